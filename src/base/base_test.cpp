@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/progress.h"
+
+namespace braid {
+namespace {
+
+TEST(Nearest, FindsATypoAndRefusesTheUnrelated) {
+  const std::vector<std::string> known{"--steps", "--seed", "--batch"};
+  EXPECT_EQ(nearest("--step", known), "--steps");
+  EXPECT_EQ(nearest("--bacth", known), "--batch");
+  EXPECT_EQ(nearest("--temperature", known), "");
+}
+
+TEST(Error, EveryProblemIsListed) {
+  const Error e = to_error("config", {{"a", "is 0", "use 1"}, {"b", "is missing", ""}});
+  EXPECT_EQ(e.what, "config\n  a: is 0; use 1\n  b: is missing");
+}
+
+TEST(Cpu, NamesRoundTripAndCapNeverRaises) {
+  for (Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
+    EXPECT_EQ(isa_from_name(isa_name(isa)), isa);
+  const Isa before = active_isa();
+  cap_isa(Isa::kAmx);
+  EXPECT_EQ(active_isa(), detected_isa());
+  cap_isa(Isa::kBase);
+  EXPECT_EQ(active_isa(), Isa::kBase);
+  cap_isa(before);
+}
+
+TEST(Progress, TimesReadWell) {
+  EXPECT_EQ(human_time(0.25), "250 ms");
+  EXPECT_EQ(human_time(12), "12 s");
+  EXPECT_EQ(human_time(250), "4 min 10 s");
+  EXPECT_EQ(human_time(3800), "1 h 03 min");
+}
+
+}  // namespace
+}  // namespace braid

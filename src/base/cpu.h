@@ -1,0 +1,26 @@
+// What this processor can do, found at run time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace braid {
+
+// Ordered: a machine that has one has all before it.
+enum class Isa { kBase, kAvx2, kAvx512, kAmx };
+
+std::string_view isa_name(Isa isa);  // "base", "avx2", "avx512", "amx"
+std::optional<Isa> isa_from_name(std::string_view name);
+
+// The best level this machine has (AMX only if the kernel grants the tile permission).
+Isa detected_isa();
+
+// The level to use: detected_isa(), or less if BRAID_ISA or cap_isa() says so.
+Isa active_isa();
+void cap_isa(Isa isa);
+
+std::string cpu_model();  // as the operating system names it
+int cpu_count();          // processors this process may run on
+
+}  // namespace braid

@@ -1,0 +1,43 @@
+#include "base/nearest.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace braid {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t up = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = up;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  size_t best = std::max<size_t>(2, word.size() / 3) + 1;
+  std::string found;
+  for (const std::string& c : candidates) {
+    const size_t d = edit_distance(word, c);
+    if (d < best) best = d, found = c;
+  }
+  return found;
+}
+
+std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
+  if (const std::string near = nearest(word, candidates); !near.empty())
+    return "did you mean '" + near + "'?";
+  std::string all = "known: ";
+  for (size_t i = 0; i < candidates.size(); ++i) all += (i ? ", " : "") + candidates[i];
+  return all;
+}
+
+}  // namespace braid

@@ -1,0 +1,66 @@
+// Deterministic parallel loops.
+//
+// Work is cut into blocks whose borders depend only on the problem, never on the number of threads; a block
+// is run by one thread from start to end. As long as blocks write to disjoint places, results are
+// bit-identical for any thread count.
+//
+//   ThreadPool pool(2);
+//   Par par(pool);                                   // or Par{} to run in the calling thread
+//   par.blocks(rows, 64, [&](size_t begin, size_t end) { ... });
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace braid {
+
+class ThreadPool {
+ public:
+  // `threads` counts the calling thread. `on_start` runs once in each thread before its first task.
+  explicit ThreadPool(int threads, std::function<void()> on_start = {});
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const;
+
+  // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share.
+  // Calls from inside a task run in that task's thread.
+  void run(size_t count, const std::function<void(size_t)>& task);
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+// A pool, or nothing: then loops run in the calling thread.
+class Par {
+ public:
+  Par() = default;
+  explicit Par(ThreadPool& pool) : pool_(&pool) {}
+
+  int threads() const { return pool_ ? pool_->threads() : 1; }
+
+  template <class F>  // f(begin, end) for each block of [0, n)
+  void blocks(size_t n, size_t block, const F& f) const {
+    const size_t count = (n + block - 1) / block;
+    const auto one = [&](size_t i) { f(i * block, std::min(n, (i + 1) * block)); };
+    tasks(count, one);
+  }
+
+  template <class F>  // f(i) for each i < count
+  void tasks(size_t count, const F& f) const {
+    if (pool_ && count > 1 && pool_->threads() > 1) {
+      pool_->run(count, f);
+    } else {
+      for (size_t i = 0; i < count; ++i) f(i);
+    }
+  }
+
+ private:
+  ThreadPool* pool_ = nullptr;
+};
+
+}  // namespace braid

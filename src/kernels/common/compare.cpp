@@ -1,0 +1,53 @@
+#include "kernels/common/compare.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace braid {
+
+template <class A, class B>
+Diff compare(std::span<const A> got, std::span<const B> want) {
+  check(got.size() == want.size(), "compare: sizes differ");
+  double square = 0, error = 0, worst = 0;
+  Diff d;
+  bool bad = false;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double w = static_cast<double>(want[i]), e = std::fabs(static_cast<double>(got[i]) - w);
+    square += w * w, error += e * e;
+    if (!std::isfinite(e)) bad = true;
+    if (!(e <= worst)) worst = e, d.worst = i;
+  }
+  const size_t n = got.size() ? got.size() : 1;
+  // An all-zero reference is compared absolutely.
+  const double scale = square > 0 ? std::sqrt(square / n) : 1.0;
+  d.rms = bad ? NAN : std::sqrt(error / n) / scale;
+  d.max = bad ? NAN : worst / scale;
+  return d;
+}
+
+template Diff compare(std::span<const float>, std::span<const float>);
+template Diff compare(std::span<const float>, std::span<const double>);
+template Diff compare(std::span<const double>, std::span<const double>);
+
+bool within(const Diff& d, Tol t) { return d.rms <= t.rms && d.max <= t.max; }
+
+std::vector<float> random_vector(size_t n, uint64_t seed, float scale) {
+  Rng rng(seed, "test data");
+  std::vector<float> x(n);
+  for (float& v : x) v = rng.normal() * scale;
+  return x;
+}
+
+std::vector<double> to_double(std::span<const float> x) { return {x.begin(), x.end()}; }
+
+double complex_step(std::vector<std::complex<double>>& x, size_t i,
+                    const std::function<std::complex<double>()>& loss) {
+  constexpr double h = 1e-30;  // no subtraction follows, hence no cancellation
+  x[i] += std::complex<double>(0, h);
+  const double g = loss().imag() / h;
+  x[i] = x[i].real();
+  return g;
+}
+
+}  // namespace braid

@@ -1,0 +1,152 @@
+// What the SIMD files share: loops over any length, and vectorised exp and kin. Included once per target; see
+// rmsnorm.cpp for the pattern. No reads or writes beyond the given length: the tail runs through one-lane
+// vectors.
+//
+// Error bounds (measured by simd_math_test.cpp against double, over the whole range): exp 2 ulp, log 2 ulp
+// (normal arguments), sigmoid and silu 4 ulp, softplus 4 ulp. NaN in gives NaN out (Highway's own Exp gives
+// 0), exp(-inf) = 0, exp(> 88.73) = inf.
+#if defined(BRAID_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRAID_SIMD_INL_H_
+#undef BRAID_SIMD_INL_H_
+#else
+#define BRAID_SIMD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace braid {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Full = hn::ScalableTag<float>;
+using One = hn::CappedTag<float, 1>;
+using VFull = hn::Vec<Full>;
+
+// f(tag, i) for whole vectors, then for the single numbers that are left.
+template <class F>
+HWY_INLINE void for_lanes(size_t n, const F& f) {
+  const Full d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) f(d, i);
+  for (; i < n; ++i) f(One(), i);
+}
+
+// Sum of f(tag, i), where f returns a vector.
+template <class F>
+HWY_INLINE float sum_lanes(size_t n, const F& f) {
+  const Full d;
+  const size_t lanes = hn::Lanes(d);
+  // Two accumulators hide the latency of the addition.
+  auto a = hn::Zero(d), b = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    a = hn::Add(a, f(d, i));
+    b = hn::Add(b, f(d, i + lanes));
+  }
+  if (i + lanes <= n) {
+    a = hn::Add(a, f(d, i));
+    i += lanes;
+  }
+  float s = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  for (; i < n; ++i) s += hn::GetLane(f(One(), i));
+  return s;
+}
+
+// Maximum of f(tag, i); -inf for n = 0.
+template <class F>
+HWY_INLINE float max_lanes(size_t n, const F& f) {
+  const Full d;
+  auto a = hn::Set(d, -HUGE_VALF);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) a = hn::Max(a, f(d, i));
+  float m = hn::GetLane(hn::MaxOfLanes(d, a));
+  for (; i < n; ++i) {
+    const float x = hn::GetLane(f(One(), i));
+    m = x > m ? x : m;
+  }
+  return m;
+}
+
+// 2^n for integers n of either sign, |n| <= 126.
+template <class D, class V>
+HWY_INLINE V pow2(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_v(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V c = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504088896341f)));
+  // ln 2 in two parts: the first has few bits, so n * hi is exact.
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  V p = hn::Set(d, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  // In two steps, so that results below 2^-126 and above 2^127 come out right.
+  const auto ni = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(ni);
+  const V y = hn::Mul(hn::Mul(p, pow2<D, V>(d, half)), pow2<D, V>(d, hn::Sub(ni, half)));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+// Natural logarithm of positive normal numbers.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_v(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  // x = m 2^e with m in [sqrt(1/2), sqrt(2)).
+  const auto bits = hn::BitCast(di, x);
+  const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
+  const V e = hn::ConvertTo(d, hn::ShiftRight<23>(shifted));
+  const V m = hn::BitCast(d, hn::Add(hn::And(shifted, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3)));
+  const V f = hn::Sub(m, hn::Set(d, 1.0f));
+  V p = hn::Set(d, 7.0376836292e-2f);
+  p = hn::MulAdd(p, f, hn::Set(d, -1.1514610310e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.1676998740e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, -1.2420140846e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.4249322787e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, -1.6668057665e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.0000714765e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, -2.4999993993e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 3.3333331174e-1f));
+  const V f2 = hn::Mul(f, f);
+  V y = hn::Mul(hn::Mul(p, f), f2);
+  y = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), y);
+  y = hn::NegMulAdd(hn::Set(d, 0.5f), f2, y);
+  y = hn::Add(f, y);
+  return hn::MulAdd(e, hn::Set(d, 0.693359375f), y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sigmoid_v(D d, V x) {
+  return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), exp_v(d, hn::Neg(x))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V silu_v(D d, V x) {
+  // x * sigmoid would be -inf * 0 for very negative x with an exp that overflows; the quotient gives -0.
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_v(d, hn::Neg(x))));
+}
+
+// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V softplus_v(D d, V x) {
+  const V one = hn::Set(d, 1.0f), t = exp_v(d, hn::Neg(hn::Abs(x))), u = hn::Add(one, t);
+  // log1p(t) = log(u) + (t - (u - 1)) / u repairs what was rounded off in u.
+  const V log1p = hn::Add(log_v(d, u), hn::Div(hn::Sub(t, hn::Sub(u, one)), u));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Add(hn::Max(x, hn::Zero(d)), log1p));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace braid
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,52 @@
+// rmsnorm - root-mean-square normalisation, whole rows or head by head, plain, zero-centred or gated.
+//   y = x * rstd * (offset + w) [* silu(z)]         rstd = 1 / sqrt(mean(x^2) + eps)
+// x, y, z: [rows, groups * width]; each row is `groups` independent groups (heads) that share w: [width].
+// offset is 0 (plain) or 1 (zero-centred weights, Qwen3-Next). The gate z is applied after the norm (Mamba2,
+// Gated DeltaNet). Symbols: docs/notation.md   Backward: docs/math/rmsnorm.md
+#pragma once
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "kernels/common/into.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+struct RmsNormIn {
+  Mat<const float> x;
+  const float* w = nullptr;  // [width]
+  Mat<const float> z = {};   // gate; data == nullptr means none
+  size_t groups = 1;
+  float eps = 1e-6f;
+  float offset = 0;
+};
+
+struct RmsNormSaved {
+  const float* rstd;  // [rows * groups]
+};
+
+struct RmsNormGrad {  // every pointer may be null: not wanted
+  Mat<float> dx;
+  Into dx_mode = Into::kOverwrite;
+  float* dw = nullptr;  // [width]; parameters always add
+  Mat<float> dz = {};   // overwritten
+};
+
+// rstd: [rows * groups], may be null when no backward follows. y may be x.
+void rmsnorm_fwd(const RmsNormIn& in, Mat<float> y, float* rstd, Par par = {});
+void rmsnorm_bwd(const RmsNormIn& in, const RmsNormSaved& saved, Mat<const float> dy, const RmsNormGrad& out,
+                 Par par = {});
+
+struct RmsNormFns {  // rows [begin, end) of one call; dw over columns [begin, end) of one group
+  void (*fwd)(const RmsNormIn&, Mat<float> y, float* rstd, size_t begin, size_t end);
+  void (*dx)(const RmsNormIn&, const RmsNormSaved&, Mat<const float> dy, const RmsNormGrad&, size_t begin,
+             size_t end);
+  void (*dw)(const RmsNormIn&, const RmsNormSaved&, Mat<const float> dy, const RmsNormGrad&, size_t begin,
+             size_t end);
+};
+Impls<RmsNormFns>& rmsnorm_impls();
+std::vector<CheckRow> rmsnorm_check();
+std::vector<BenchCase> rmsnorm_bench();
+
+}  // namespace braid

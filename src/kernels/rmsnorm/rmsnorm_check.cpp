@@ -1,0 +1,90 @@
+// What is checked by the tests and by `braid verify`, and what `braid bench kernels` times.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rmsnorm/rmsnorm_ref.h"
+
+namespace braid {
+namespace {
+
+struct Case {
+  size_t rows, groups, width;
+  bool gated;
+  float offset;
+};
+// Widths around the vector lengths 4, 8, 16 and their multiples. (Width 1 has no gradient to compare: y =
+// sign(x) w.)
+constexpr Case kCases[] = {{1, 1, 3, false, 0},    {3, 1, 7, false, 1},  {5, 2, 16, true, 0},
+                           {70, 1, 128, false, 0}, {33, 4, 32, true, 1}, {2, 3, 100, true, 0},
+                           {65, 1, 257, false, 1}};
+
+void check_case(const Case& c, std::vector<CheckRow>& rows) {
+  const size_t cols = c.groups * c.width, n = c.rows * cols;
+  const std::vector<float> x = random_vector(n, 1), w = random_vector(c.width, 2),
+                           z = random_vector(n, 3, 2.0f), dy = random_vector(n, 4);
+  const std::string name = fmt::format("{}x{}x{}{}{}", c.rows, c.groups, c.width, c.gated ? " gated" : "",
+                                       c.offset != 0 ? " zero-centred" : "");
+  // Expected, in double.
+  const std::vector<double> xd = to_double(x), wd = to_double(w), zd = to_double(z), dyd = to_double(dy);
+  std::vector<double> y_ref(n), rstd_ref(c.rows * c.groups), dx_ref(n), dw_ref(c.width), dz_ref(n);
+  for (size_t g = 0; g < c.rows * c.groups; ++g) {
+    const size_t at = g * c.width;
+    const double* zp = c.gated ? &zd[at] : nullptr;
+    ref::rmsnorm_fwd<double>(&xd[at], wd.data(), zp, &y_ref[at], &rstd_ref[g], c.width, 1e-6, c.offset);
+    ref::rmsnorm_bwd<double>(&xd[at], wd.data(), zp, rstd_ref[g], &dyd[at], &dx_ref[at], dw_ref.data(),
+                             &dz_ref[at], c.width, c.offset);
+  }
+  // Measured.
+  std::vector<float> y(n, NAN), rstd(c.rows * c.groups, NAN), dx(n, NAN), dw(c.width, 0), dz(n, NAN);
+  RmsNormIn in{.x = {x.data(), c.rows, cols}, .w = w.data(), .groups = c.groups, .offset = c.offset};
+  if (c.gated) in.z = {z.data(), c.rows, cols};
+  rmsnorm_fwd(in, {y.data(), c.rows, cols}, rstd.data());
+  RmsNormGrad out{.dx = {dx.data(), c.rows, cols}, .dw = dw.data()};
+  if (c.gated) out.dz = {dz.data(), c.rows, cols};
+  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out);
+  const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
+                       Tol tol) {
+    rows.push_back({name + " " + what, compare<float, double>(got, want), tol});
+  };
+  row("y", y, y_ref, kTolF32);
+  row("dx", dx, dx_ref, kTolF32Grad);
+  row("dw", dw, dw_ref, kTolF32Grad);
+  if (c.gated) row("dz", dz, dz_ref, kTolF32Grad);
+  // Added to what is there.
+  std::vector<float> twice = dx;
+  out = {.dx = {twice.data(), c.rows, cols}, .dx_mode = Into::kAdd};
+  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out);
+  for (double& v : dx_ref) v *= 2;
+  row("dx added", twice, dx_ref, kTolF32Grad);
+}
+
+}  // namespace
+
+std::vector<CheckRow> rmsnorm_check() {
+  std::vector<CheckRow> rows;
+  for (const Case& c : kCases) check_case(c, rows);
+  return rows;
+}
+
+std::vector<BenchCase> rmsnorm_bench() {
+  struct Data {
+    std::vector<float> x, w, y, rstd, dy, dx, dw;
+  };
+  const size_t rows = 4096, cols = 1024, n = rows * cols;
+  auto d = std::make_shared<Data>(Data{random_vector(n, 1), random_vector(cols, 2), std::vector<float>(n),
+                                       std::vector<float>(rows), random_vector(n, 3), std::vector<float>(n),
+                                       std::vector<float>(cols)});
+  const RmsNormIn in{.x = {d->x.data(), rows, cols}, .w = d->w.data()};
+  return {{"rmsnorm fwd 4096x1024", 0, 8.0 * n,
+           [=](Par par) {
+             rmsnorm_fwd(in, {d->y.data(), rows, cols}, d->rstd.data(), par);
+           }},
+          {"rmsnorm bwd 4096x1024", 0, 20.0 * n, [=](Par par) {
+             rmsnorm_bwd(in, {d->rstd.data()}, {d->dy.data(), rows, cols},
+                         {.dx = {d->dx.data(), rows, cols}, .dw = d->dw.data()}, par);
+           }}};
+}
+
+}  // namespace braid

@@ -1,0 +1,5 @@
+// empty until filled
+namespace braid {
+void tasks_anchor();
+void tasks_anchor() {}
+}  // namespace braid
