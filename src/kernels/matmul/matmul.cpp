@@ -1,0 +1,306 @@
+#include "kernels/matmul/matmul.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "kernels/matmul/matmul_ref.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/matmul.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace braid {
+namespace HWY_NAMESPACE {
+
+// Dot products of kRows rows of A with each row of B. A row of B is read once for all of them; four
+// accumulators a row keep the multiply-add units busy for one row, fewer are needed for more.
+template <size_t kRows>
+void skinny_rows(const MatmulPanel<float>& p, size_t row) {
+  constexpr size_t kUnroll = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
+  const Full d;
+  const size_t lanes = hn::Lanes(d);
+  for (size_t j = 0; j < p.n; ++j) {
+    const float* b = p.b + j * p.b_stride;
+    VFull sum[kRows][kUnroll];
+    for (size_t r = 0; r < kRows; ++r)
+      for (size_t u = 0; u < kUnroll; ++u) sum[r][u] = hn::Zero(d);
+    size_t k = 0;
+    for (; k + kUnroll * lanes <= p.k; k += kUnroll * lanes)
+      for (size_t u = 0; u < kUnroll; ++u) {
+        const VFull w = hn::LoadU(d, b + k + u * lanes);
+        for (size_t r = 0; r < kRows; ++r)
+          sum[r][u] = hn::MulAdd(hn::LoadU(d, p.a + (row + r) * p.a_stride + k + u * lanes), w, sum[r][u]);
+      }
+    for (size_t r = 0; r < kRows; ++r) {
+      const float* a = p.a + (row + r) * p.a_stride;
+      VFull all = sum[r][0];
+      for (size_t u = 1; u < kUnroll; ++u) all = hn::Add(all, sum[r][u]);
+      float s = hn::GetLane(hn::SumOfLanes(d, all));
+      for (size_t t = k; t < p.k; ++t) s += a[t] * b[t];
+      float& to = p.c[(row + r) * p.c_stride + j];
+      to = p.into == Into::kAdd ? to + s : s;
+    }
+  }
+}
+
+void skinny(const MatmulPanel<float>& p) {
+  size_t row = 0;
+  for (; row + 4 <= p.m; row += 4) skinny_rows<4>(p, row);
+  if (p.m - row >= 2) skinny_rows<2>(p, row), row += 2;
+  if (p.m - row == 1) skinny_rows<1>(p, row);
+}
+
+// Ten independent chains of multiply-adds: enough for two units with a latency of five.
+float fma_chains(size_t rounds) {
+  const Full d;
+  const VFull x = hn::Set(d, 0.999f), y = hn::Set(d, 0.001f);
+  VFull a0 = y, a1 = x, a2 = y, a3 = x, a4 = y, a5 = x, a6 = y, a7 = x, a8 = y, a9 = x;
+  for (size_t i = 0; i < rounds; ++i) {
+    a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y),
+    a3 = hn::MulAdd(a3, x, y);
+    a4 = hn::MulAdd(a4, x, y), a5 = hn::MulAdd(a5, x, y), a6 = hn::MulAdd(a6, x, y),
+    a7 = hn::MulAdd(a7, x, y);
+    a8 = hn::MulAdd(a8, x, y), a9 = hn::MulAdd(a9, x, y);
+  }
+  const VFull all = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
+                            hn::Add(hn::Add(a4, a5), hn::Add(a6, hn::Add(a7, hn::Add(a8, a9)))));
+  return hn::GetLane(all);
+}
+
+size_t fma_flops_per_round() { return 10 * 2 * hn::Lanes(Full()); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace braid
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace braid {
+namespace {
+
+constexpr size_t kPanelRows = 256;   // rows of C per panel: A's panel and a strip of B stay in L2
+constexpr size_t kPanelCols = 1024;  // columns of C per panel when there are few rows
+constexpr size_t kSkinnyCols = 64;   // columns per task of a skinny product: 64 rows of W
+
+// oneDNN is told once which instructions it may use, and once per thread not to start threads of its own.
+void prepare_onednn() {
+  static const bool isa_set = [] {
+    switch (active_isa()) {
+      case Isa::kBase:
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+        break;
+      case Isa::kAvx2:
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+        break;
+      case Isa::kAvx512:
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
+        break;
+      case Isa::kAmx:
+        break;
+    }
+    return true;
+  }();
+  static thread_local const bool single = (omp_set_num_threads(1), true);
+  (void)isa_set, (void)single;
+}
+
+void onednn_panel(const MatmulPanel<float>& p) {
+  prepare_onednn();
+  const char ta = p.form == MatmulForm::kTN ? 'T' : 'N', tb = p.form == MatmulForm::kNT ? 'T' : 'N';
+  const dnnl_status_t status = dnnl_sgemm(
+      ta, tb, static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.n), static_cast<dnnl_dim_t>(p.k), 1.0f,
+      p.a, static_cast<dnnl_dim_t>(p.a_stride), p.b, static_cast<dnnl_dim_t>(p.b_stride),
+      p.into == Into::kAdd ? 1.0f : 0.0f, p.c, static_cast<dnnl_dim_t>(p.c_stride));
+  check(status == dnnl_success, "dnnl_sgemm failed");
+}
+
+void ref_panel(const MatmulPanel<float>& p) {
+  ref::matmul<float, float>(p.form, p.m, p.n, p.k, p.a, p.a_stride, p.b, p.b_stride, p.c, p.c_stride, p.into);
+}
+
+// oneDNN's matmul primitive on bf16. Creating one costs about 0.2 ms, so each thread keeps those it has made.
+void amx_panel(const MatmulPanel<bf16>& p) {
+  prepare_onednn();
+  using Key = std::tuple<MatmulForm, size_t, size_t, size_t, size_t, size_t, size_t, Into>;
+  struct Made {
+    dnnl::memory::desc a, b, c;
+    dnnl::matmul primitive;
+  };
+  static thread_local dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static thread_local dnnl::stream stream(engine);
+  static thread_local std::map<Key, Made> made;
+  const Key key{p.form, p.m, p.n, p.k, p.a_stride, p.b_stride, p.c_stride, p.into};
+  auto it = made.find(key);
+  if (it == made.end()) {
+    using dim = dnnl::memory::dim;
+    const auto desc = [](size_t rows, size_t cols, size_t row_stride, size_t col_stride,
+                         dnnl::memory::data_type type) {
+      return dnnl::memory::desc(
+          {static_cast<dim>(rows), static_cast<dim>(cols)}, type,
+          dnnl::memory::dims{static_cast<dim>(row_stride), static_cast<dim>(col_stride)});
+    };
+    const auto kBf16 = dnnl::memory::data_type::bf16, kF32 = dnnl::memory::data_type::f32;
+    const bool ta = p.form == MatmulForm::kTN, tb = p.form == MatmulForm::kNT;
+    Made m;
+    m.a = ta ? desc(p.m, p.k, 1, p.a_stride, kBf16) : desc(p.m, p.k, p.a_stride, 1, kBf16);
+    m.b = tb ? desc(p.k, p.n, 1, p.b_stride, kBf16) : desc(p.k, p.n, p.b_stride, 1, kBf16);
+    m.c = desc(p.m, p.n, p.c_stride, 1, kF32);
+    dnnl::primitive_attr attr;
+    if (p.into == Into::kAdd) {
+      dnnl::post_ops ops;
+      ops.append_sum(1.0f);
+      attr.set_post_ops(ops);
+    }
+    m.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(m.a, m.b, m.c), attr, engine));
+    it = made.emplace(key, std::move(m)).first;
+  }
+  const Made& m = it->second;
+  it->second.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(m.a, engine, const_cast<bf16*>(p.a))},
+                                        {DNNL_ARG_WEIGHTS, dnnl::memory(m.b, engine, const_cast<bf16*>(p.b))},
+                                        {DNNL_ARG_DST, dnnl::memory(m.c, engine, p.c)}});
+  stream.wait();
+}
+
+// Without bf16 units: the operands are widened to f32 in tiles that stay in L2, then multiplied as f32. Exact
+// products, f32 sums: the same numbers as bf16 hardware up to the order of the sums.
+constexpr size_t kTile = 192;  // three tiles of 192 x 192 floats are 430 KB
+
+void widen(const bf16* from, size_t stride, size_t rows, size_t cols, float* to) {
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < cols; ++c) to[r * cols + c] = to_f32(from[r * stride + c]);
+}
+
+void widened_panel(const MatmulPanel<bf16>& p) {
+  static thread_local std::array<float, kTile * kTile> a, b;
+  for (size_t i = 0; i < p.m; i += kTile)
+    for (size_t k = 0; k < p.k; k += kTile) {
+      const size_t m = std::min(kTile, p.m - i), depth = std::min(kTile, p.k - k);
+      const bool ta = p.form == MatmulForm::kTN, tb = p.form == MatmulForm::kNT;
+      if (ta)
+        widen(p.a + k * p.a_stride + i, p.a_stride, depth, m, a.data());
+      else
+        widen(p.a + i * p.a_stride + k, p.a_stride, m, depth, a.data());
+      for (size_t j = 0; j < p.n; j += kTile) {
+        const size_t n = std::min(kTile, p.n - j);
+        if (tb)
+          widen(p.b + j * p.b_stride + k, p.b_stride, n, depth, b.data());
+        else
+          widen(p.b + k * p.b_stride + j, p.b_stride, depth, n, b.data());
+        onednn_panel({.form = p.form,
+                      .m = m,
+                      .n = n,
+                      .k = depth,
+                      .a = a.data(),
+                      .b = b.data(),
+                      .a_stride = ta ? m : depth,
+                      .b_stride = tb ? depth : n,
+                      .c = p.c + i * p.c_stride + j,
+                      .c_stride = p.c_stride,
+                      .into = k == 0 ? p.into : Into::kAdd});
+      }
+    }
+}
+
+void ref_bf16_panel(const MatmulPanel<bf16>& p) {
+  struct Wide {
+    bf16 x;
+    explicit operator float() const { return to_f32(x); }
+  };
+  static_assert(sizeof(Wide) == sizeof(bf16));
+  ref::matmul<Wide, float>(p.form, p.m, p.n, p.k, reinterpret_cast<const Wide*>(p.a), p.a_stride,
+                           reinterpret_cast<const Wide*>(p.b), p.b_stride, p.c, p.c_stride, p.into);
+}
+
+constexpr MatmulFns kRefFns{ref_panel, ref_panel};
+constexpr MatmulFns kAvx512Fns{onednn_panel, N_AVX3::skinny}, kAvx2Fns{onednn_panel, N_AVX2::skinny},
+    kSseFns{onednn_panel, N_SSSE3::skinny};
+constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel}, kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
+
+template <class T, class Panel>
+void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, Into into, Par par,
+                size_t rows, size_t cols, const Panel& panel) {
+  const size_t k = form == MatmulForm::kTN ? a.rows : a.cols, m = c.rows, n = c.cols;
+  check((form == MatmulForm::kTN ? a.cols : a.rows) == m &&
+            (form == MatmulForm::kNT ? b.rows : b.cols) == n &&
+            (form == MatmulForm::kNT ? b.cols : b.rows) == k,
+        "matmul: shapes do not fit");
+  if (m == 0 || n == 0) return;
+  const size_t across = (n + cols - 1) / cols, down = (m + rows - 1) / rows;
+  par.tasks(across * down, [&](size_t t) {
+    const size_t i = t / across * rows, j = t % across * cols;
+    panel({.form = form,
+           .m = std::min(rows, m - i),
+           .n = std::min(cols, n - j),
+           .k = k,
+           .a = form == MatmulForm::kTN ? a.data + i : a.row(i),
+           .b = form == MatmulForm::kNT ? b.row(j) : b.data + j,
+           .a_stride = a.stride,
+           .b_stride = b.stride,
+           .c = c.row(i) + j,
+           .c_stride = c.stride,
+           .into = into});
+  });
+}
+
+}  // namespace
+
+Impls<MatmulFns>& matmul_impls() {
+  static Impls<MatmulFns> table("matmul", {"avx512", Isa::kAvx512, &kAvx512Fns},
+                                {"avx2", Isa::kAvx2, &kAvx2Fns}, {"sse", Isa::kBase, &kSseFns},
+                                {"ref", Isa::kBase, &kRefFns});
+  return table;
+}
+
+Impls<MatmulBf16Fns>& matmul_bf16_impls() {
+  static Impls<MatmulBf16Fns> table("matmul_bf16", {"amx", Isa::kAmx, &kAmxBf16Fns},
+                                    {"widened", Isa::kBase, &kWidenedFns}, {"ref", Isa::kBase, &kRefBf16Fns});
+  return table;
+}
+
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par) {
+  const MatmulFns& f = matmul_impls().use();
+  if (form == MatmulForm::kNT && c.rows <= kSkinnyRows)
+    run_panels(form, a, b, c, into, par, kSkinnyRows, kSkinnyCols,
+               [&](const MatmulPanel<float>& p) { f.skinny(p); });
+  else
+    run_panels(form, a, b, c, into, par, kPanelRows, kPanelCols,
+               [&](const MatmulPanel<float>& p) { f.panel(p); });
+}
+
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par) {
+  const MatmulBf16Fns& f = matmul_bf16_impls().use();
+  run_panels(form, a, b, c, into, par, kPanelRows, kPanelCols,
+             [&](const MatmulPanel<bf16>& p) { f.panel(p); });
+}
+
+double measure_fma_peak() {
+  struct Kernel {
+    float (*run)(size_t);
+    size_t (*flops)();
+  };
+  const Kernel k = active_isa() >= Isa::kAvx512 ? Kernel{N_AVX3::fma_chains, N_AVX3::fma_flops_per_round}
+                   : active_isa() >= Isa::kAvx2 ? Kernel{N_AVX2::fma_chains, N_AVX2::fma_flops_per_round}
+                                                : Kernel{N_SSSE3::fma_chains, N_SSSE3::fma_flops_per_round};
+  double best = 0;
+  volatile float sink = 0;
+  for (int i = 0; i < 5; ++i) {
+    const size_t rounds = 4'000'000;
+    const double start = seconds_now();
+    sink = sink + k.run(rounds);
+    best = std::max(best, static_cast<double>(rounds * k.flops()) / (seconds_now() - start));
+  }
+  return best;
+}
+
+}  // namespace braid
+#endif

@@ -1,0 +1,57 @@
+// matmul - C (=|+=) op(A) op(B) with f32 sums; row-major, weights stored [out, in] as PyTorch and safetensors
+// have them.
+//   nt:  C[M,N] = A[M,K] B[N,K]^T     forward of a linear layer: Y = X W^T
+//   nn:  C[M,N] = A[M,K] B[K,N]       dX = dY W
+//   tn:  C[M,N] = A[K,M]^T B[K,N]     dW += dY^T X
+// f32 goes to oneDNN; nt with a few rows (decoding) to our own dot products, which read W once at memory
+// speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, otherwise they are widened to
+// f32 tile by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held to one thread
+// per call, so that no sum depends on the number of threads.
+#pragma once
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "kernels/common/into.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+enum class MatmulForm { kNT, kNN, kTN };
+enum class Precision { kF32, kBf16 };
+
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {});
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {});
+
+// One panel: all of it in the calling thread.
+template <class T>
+struct MatmulPanel {
+  MatmulForm form;
+  size_t m, n, k;
+  const T *a, *b;
+  size_t a_stride, b_stride;
+  float* c;
+  size_t c_stride;
+  Into into;
+};
+
+struct MatmulFns {
+  void (*panel)(const MatmulPanel<float>&);
+  void (*skinny)(const MatmulPanel<float>&);  // nt with m <= kSkinnyRows
+};
+struct MatmulBf16Fns {
+  void (*panel)(const MatmulPanel<bf16>&);
+};
+inline constexpr size_t kSkinnyRows = 8;
+
+Impls<MatmulFns>& matmul_impls();
+Impls<MatmulBf16Fns>& matmul_bf16_impls();
+std::vector<CheckRow> matmul_check();
+std::vector<CheckRow> matmul_bf16_check();
+std::vector<BenchCase> matmul_bench();
+std::vector<BenchCase> matmul_bf16_bench();
+
+// The highest f32 multiply-add rate of one core, measured now with registers only, in flop/s.
+double measure_fma_peak();
+
+}  // namespace braid

@@ -1,0 +1,62 @@
+#include "kernels/matmul/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/common/op_test.h"
+#include "kernels/matmul/matmul_ref.h"
+
+namespace braid {
+namespace {
+
+using C = std::complex<double>;
+
+// The gradient rule of the head comment: dA = dC B, dB = dC^T A for C = A B^T.
+TEST(Matmul, BackwardFormsEqualComplexStep) {
+  const size_t m = 3, n = 4, k = 5;
+  std::vector<C> a = random_complex(m * k, 1), b = random_complex(n * k, 2), dc = random_complex(m * n, 3),
+                 c(m * n);
+  std::vector<C> da(m * k), db(n * k);
+  ref::matmul<C, C>(MatmulForm::kNN, m, k, n, dc.data(), n, b.data(), k, da.data(), k, Into::kOverwrite);
+  ref::matmul<C, C>(MatmulForm::kTN, n, k, m, dc.data(), n, a.data(), k, db.data(), k, Into::kOverwrite);
+  const auto loss = [&] {
+    ref::matmul<C, C>(MatmulForm::kNT, m, n, k, a.data(), k, b.data(), k, c.data(), n, Into::kOverwrite);
+    return dot(c, dc);
+  };
+  expect_gradient(a, da, loss);
+  expect_gradient(b, db, loss);
+}
+
+TEST(Matmul, EveryImplementationEqualsTheReference) { expect_all_impls(matmul_impls(), matmul_check); }
+TEST(Matmul, EveryBf16ImplementationEqualsTheReference) {
+  expect_all_impls(matmul_bf16_impls(), matmul_bf16_check);
+}
+
+TEST(Matmul, ThreadsDoNotChangeABit) {
+  const size_t m = 700, n = 300, k = 100;
+  const std::vector<float> a = random_vector(m * k, 1), b = random_vector(n * k, 2);
+  const auto run = [&](Par par) {
+    std::vector<float> c(m * n), one(n);
+    matmul(MatmulForm::kNT, {a.data(), m, k}, {b.data(), n, k}, {c.data(), m, n}, Into::kOverwrite, par);
+    matmul(MatmulForm::kNT, {a.data(), 1, k}, {b.data(), n, k}, {one.data(), 1, n}, Into::kOverwrite, par);
+    c.insert(c.end(), one.begin(), one.end());
+    return c;
+  };
+  ThreadPool pool(3);
+  EXPECT_EQ(run({}), run(Par(pool)));
+}
+
+// A mutant that takes B for its transpose must be caught.
+TEST(Matmul, AMutantFails) {
+  const size_t n = 16;
+  const std::vector<float> a = random_vector(n * n, 1), b = random_vector(n * n, 2);
+  const std::vector<double> ad = to_double(a), bd = to_double(b);
+  std::vector<double> want(n * n);
+  std::vector<float> got(n * n);
+  ref::matmul<double, double>(MatmulForm::kNT, n, n, n, ad.data(), n, bd.data(), n, want.data(), n,
+                              Into::kOverwrite);
+  matmul(MatmulForm::kNN, {a.data(), n, n}, {b.data(), n, n}, {got.data(), n, n}, Into::kOverwrite);
+  EXPECT_FALSE(within(compare<float, double>(got, want), kTolF32));
+}
+
+}  // namespace
+}  // namespace braid
