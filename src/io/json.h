@@ -1,0 +1,44 @@
+// JSON text and files. Nothing here throws; errors name the file, line and column.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace braid {
+
+inline constexpr size_t kMaxJsonDepth = 200;  // deeper is refused: much of what walks JSON recurses
+
+enum class DuplicateKeys : bool { kLastWins, kRefuse };
+
+Result<nlohmann::json> parse_json(std::string_view text, const std::string& name_for_errors,
+                                  DuplicateKeys duplicates = DuplicateKeys::kLastWins);
+Result<nlohmann::json> load_json(const std::string& path,
+                                 DuplicateKeys duplicates = DuplicateKeys::kLastWins);
+
+// Atomic, indented, with a newline at the end. NaN and infinity become null: JSON has no word for them.
+Status save_json(const std::string& path, const nlohmann::json& value);
+
+// For files too large or too hostile to be built in memory: a handler of events. It refuses what it reads
+// with `return fail("why")`.
+class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  const std::string& problem() const { return problem_; }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) final;
+  bool binary(nlohmann::json::binary_t&) final { return fail("binary value"); }
+
+ protected:
+  virtual std::string context() const { return ""; }  // put before errors of syntax
+  bool fail(std::string why) { return problem_ = std::move(why), false; }
+
+ private:
+  std::string problem_;
+};
+Status parse_json_events(std::string_view text, const std::string& name_for_errors, JsonEvents& handler);
+
+// A name from a file, safe to print: quoted, escaped and cut to a readable length.
+std::string in_quotes(std::string_view name);
+
+}  // namespace braid
