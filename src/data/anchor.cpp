@@ -1,5 +1,0 @@
-// empty until filled
-namespace braid {
-void data_anchor();
-void data_anchor() {}
-}  // namespace braid

@@ -1,0 +1,44 @@
+// Where batches come from. A source is a pure function of its seed and the sample's index: a resumed run
+// needs only the position, and it does not matter which thread or machine asks for which sample.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "data/batch.h"
+
+namespace braid {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  // Training samples first_sample .. first_sample + count - 1; the stream never ends.
+  // count * max_length() must stay below 2^32.
+  Batch batch(uint64_t first_sample, size_t count) const {
+    Batch out;
+    for (size_t i = 0; i < count; ++i) append_train(out, first_sample + i);
+    return out;
+  }
+
+  // Held-out samples begin .. begin + count - 1, the same in every run with the same seed.
+  Batch validation(size_t begin, size_t count) const {
+    check(begin <= validation_size() && count <= validation_size() - begin, "no such validation samples");
+    Batch out;
+    for (size_t i = 0; i < count; ++i) append_validation(out, begin + i);
+    return out;
+  }
+
+  virtual size_t validation_size() const = 0;
+  virtual size_t vocab_size() const = 0;
+  virtual size_t max_length() const = 0;        // longest sequence of both streams
+  virtual std::string fingerprint() const = 0;  // hex; equal means the same samples at the same positions
+  virtual std::string describe() const = 0;     // one line for people
+
+ protected:
+  virtual void append_train(Batch& out, uint64_t sample) const = 0;
+  virtual void append_validation(Batch& out, size_t sample) const = 0;
+};
+
+}  // namespace braid

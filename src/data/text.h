@@ -1,0 +1,56 @@
+// Text as bytes: 256 tokens, no tokenizer.
+//
+// The last part of the text is held out for validation. Each epoch cuts the rest into `windows()` windows of
+// length + 1 bytes that do not overlap, starting at an offset drawn for the epoch, and visits each once in a
+// shuffled order. The offset makes every byte serve in every place of a window sooner or later.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "data/source.h"
+
+namespace braid {
+
+struct TextOptions {
+  size_t length = 256;             // tokens per sequence
+  double validation_share = 0.05;  // of the bytes; at least one sequence is held out
+  uint64_t seed = 0;
+};
+
+class TextSource final : public Source {
+ public:
+  static Result<std::unique_ptr<TextSource>> from_file(const std::string& path, const TextOptions& options);
+  // `name` stands for the file in messages.
+  static Result<std::unique_ptr<TextSource>> from_text(std::string_view text, const std::string& name,
+                                                       const TextOptions& options);
+
+  uint64_t windows() const { return windows_; }  // training samples per epoch
+  uint64_t train_bytes() const { return train_; }
+
+  size_t validation_size() const override { return (text_.size() - train_) / window_; }
+  size_t vocab_size() const override { return 256; }
+  size_t max_length() const override { return window_ - 1; }
+  std::string fingerprint() const override { return fingerprint_; }
+  std::string describe() const override;
+
+ protected:
+  void append_train(Batch& out, uint64_t sample) const override;
+  void append_validation(Batch& out, size_t sample) const override;
+
+ private:
+  TextSource(std::string text, std::string name, const TextOptions& options);
+  static Result<std::unique_ptr<TextSource>> make(std::string text, const std::string& name,
+                                                  const TextOptions& options);
+  void append_window(Batch& out, uint64_t first_byte) const;
+
+  std::string text_, name_;
+  uint64_t seed_;
+  uint64_t window_;   // bytes per window: length + 1
+  uint64_t train_;    // bytes before the held-out part
+  uint64_t windows_;  // per epoch
+  std::string fingerprint_;
+};
+
+}  // namespace braid

@@ -1,0 +1,29 @@
+// A task's settings: each is written once, as a Setting, and parsing, help and fingerprint come from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+
+namespace braid {
+
+struct Setting {
+  std::string_view name;
+  std::variant<int64_t*, double*, bool*> value;  // holds the default until it is set
+  double low, high;                              // allowed, both ends; not used for bool
+  std::string_view help;
+};
+
+std::string value_text(const Setting& setting);  // "40", "0.01", "true"
+std::string range_text(const Setting& setting);  // "2 .. 65536", "true or false"
+
+// Sets every "name=value" and returns all problems: unknown names, values that do not parse or lie outside,
+// and names given twice.
+std::vector<Problem> apply_settings(const std::vector<Setting>& settings,
+                                    const std::vector<std::string>& assignments);
+
+}  // namespace braid

@@ -1,0 +1,40 @@
+#include "tasks/task_source.h"
+
+#include <fmt/format.h>
+
+#include "data/fingerprint.h"
+
+namespace braid {
+
+TaskSource::TaskSource(std::unique_ptr<Task> task, const TaskSourceOptions& options)
+    : task_(std::move(task)), options_(options) {
+  check(task_ && task_->entry, "TaskSource needs a task from make_task");
+  description_ = fmt::format("{} v{}:", task_->entry->name, task_->entry->version);
+  for (const Setting& s : task_->settings()) description_ += fmt::format(" {}={}", s.name, value_text(s));
+  fingerprint_ =
+      Fingerprint().text(description_).number(options_.seed).number(options_.validation_size).hex();
+}
+
+Sample TaskSource::train_sample(uint64_t i) const {
+  Rng rng(options_.seed, "task train");
+  rng.seek(i);
+  return task_->sample(rng, Split::kTrain);
+}
+
+Sample TaskSource::validation_sample(size_t i) const {
+  Rng rng(options_.seed, "task validation");
+  rng.seek(i);
+  return task_->sample(rng, Split::kTest);
+}
+
+void TaskSource::append_train(Batch& out, uint64_t i) const {
+  const Sample s = train_sample(i);
+  out.append(s.tokens, s.targets);
+}
+
+void TaskSource::append_validation(Batch& out, size_t i) const {
+  const Sample s = validation_sample(i);
+  out.append(s.tokens, s.targets);
+}
+
+}  // namespace braid

@@ -1,0 +1,42 @@
+// A task as a data source: an endless training stream and a fixed set of validation samples.
+#pragma once
+
+#include <memory>
+
+#include "data/source.h"
+#include "tasks/task.h"
+
+namespace braid {
+
+struct TaskSourceOptions {
+  uint64_t seed = 0;
+  size_t validation_size = 1024;
+};
+
+class TaskSource final : public Source {
+ public:
+  TaskSource(std::unique_ptr<Task> task, const TaskSourceOptions& options);
+
+  const Task& task() const { return *task_; }
+  Sample train_sample(uint64_t i) const;
+  Sample validation_sample(size_t i) const;
+
+  size_t validation_size() const override { return options_.validation_size; }
+  size_t vocab_size() const override { return task_->vocab_size(); }
+  size_t max_length() const override {
+    return std::max(task_->max_length(Split::kTrain), task_->max_length(Split::kTest));
+  }
+  std::string fingerprint() const override { return fingerprint_; }
+  std::string describe() const override { return description_; }
+
+ protected:
+  void append_train(Batch& out, uint64_t i) const override;
+  void append_validation(Batch& out, size_t i) const override;
+
+ private:
+  std::unique_ptr<Task> task_;
+  TaskSourceOptions options_;
+  std::string description_, fingerprint_;
+};
+
+}  // namespace braid
