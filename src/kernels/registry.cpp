@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "kernels/l2norm/l2norm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace braid {
 namespace {
@@ -18,6 +20,9 @@ std::span<const OpEntry> all_ops() {
   static const std::array kOps{
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
               rmsnorm_check, rmsnorm_bench},
+      OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
+      OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
+              l2norm_bench},
   };
   return kOps;
 }
