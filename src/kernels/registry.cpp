@@ -2,8 +2,10 @@
 
 #include <array>
 
+#include "kernels/embedding/embedding.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rope/rope.h"
 #include "kernels/swiglu/swiglu.h"
 
 namespace braid {
@@ -23,6 +25,10 @@ std::span<const OpEntry> all_ops() {
       OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
       OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
               l2norm_bench},
+      OpEntry{"rope", "rotary position embedding, half-split pairs", impls<rope_impls>, rope_check,
+              rope_bench},
+      OpEntry{"embedding", "rows of a table by number", impls<embedding_impls>, embedding_check,
+              embedding_bench},
   };
   return kOps;
 }
