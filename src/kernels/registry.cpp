@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -29,6 +30,8 @@ std::span<const OpEntry> all_ops() {
               rope_bench},
       OpEntry{"embedding", "rows of a table by number", impls<embedding_impls>, embedding_check,
               embedding_bench},
+      OpEntry{"cross_entropy", "loss, argmax and gradient from logits", impls<cross_entropy_impls>,
+              cross_entropy_check, cross_entropy_bench},
   };
   return kOps;
 }
