@@ -3,7 +3,12 @@
 #include <array>
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/l2norm/l2norm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace braid {
 namespace {
@@ -22,6 +27,15 @@ std::span<const OpEntry> all_ops() {
               matmul_bf16_check, matmul_bf16_bench},
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
               rmsnorm_check, rmsnorm_bench},
+      OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
+      OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
+              l2norm_bench},
+      OpEntry{"rope", "rotary position embedding, half-split pairs", impls<rope_impls>, rope_check,
+              rope_bench},
+      OpEntry{"embedding", "rows of a table by number", impls<embedding_impls>, embedding_check,
+              embedding_bench},
+      OpEntry{"cross_entropy", "loss, argmax and gradient from logits", impls<cross_entropy_impls>,
+              cross_entropy_check, cross_entropy_bench},
   };
   return kOps;
 }

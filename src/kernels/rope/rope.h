@@ -1,0 +1,56 @@
+// rope - rotary position embedding, half-split pairing (GPT-NeoX, Hugging Face).
+//   y[i]       = x[i] cos(p w_i) - x[i + h] sin(p w_i)        h = rot / 2, i < h
+//   y[i + h]   = x[i + h] cos(p w_i) + x[i] sin(p w_i)        w_i = theta^(-2 i / rot)
+// x, y: [rows, heads * dh], strided; p = positions[row]. Of each head the first rot <= dh numbers are
+// rotated, the rest passes through. arXiv:2104.09864, which pairs neighbours (2i, 2i+1) instead. Backward:
+// docs/math/rope.md
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "kernels/common/into.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+// cos and sin of every position, angles computed in double. Its owner calls ensure() before the kernels read.
+class RopeTable {
+ public:
+  RopeTable(size_t rot, double theta);  // rot: numbers rotated per head, even
+
+  void ensure(
+      size_t positions);  // makes rows 0 .. positions-1; existing rows keep their values, not their place
+  size_t rot() const { return 2 * frequency_.size(); }
+  size_t positions() const { return positions_; }
+  const float* cos(size_t position) const { return values_.data() + position * rot(); }  // [rot / 2]
+  const float* sin(size_t position) const { return cos(position) + frequency_.size(); }  // [rot / 2]
+
+ private:
+  std::vector<double> frequency_;
+  std::vector<float> values_;  // [positions, 2, rot / 2]
+  size_t positions_ = 0;
+};
+
+struct RopeIn {
+  Mat<const float> x;        // for the backward: dy
+  const int32_t* positions;  // [rows], each below table->positions()
+  const RopeTable* table;
+  size_t heads = 1;
+};
+
+void rope_fwd(const RopeIn& in, Mat<float> y, Par par = {});  // y may be in.x
+// in.x is dy. dx may be in.x when it overwrites.
+void rope_bwd(const RopeIn& in, Mat<float> dx, Into mode, Par par = {});
+
+struct RopeFns {  // rows [begin, end); direction +1 forward, -1 backward
+  void (*rotate)(const RopeIn&, Mat<float> y, float direction, Into, size_t begin, size_t end);
+};
+Impls<RopeFns>& rope_impls();
+std::vector<CheckRow> rope_check();
+std::vector<BenchCase> rope_bench();
+
+}  // namespace braid
