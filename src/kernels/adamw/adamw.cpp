@@ -30,7 +30,7 @@ void run(const AdamWIn& in, const AdamWState& s, size_t begin, size_t end) {
     const auto square =
         hn::MulAdd(hn::Set(d, b2), hn::LoadU(d, v + i), hn::Mul(hn::Mul(hn::Set(d, a2), grad), grad));
     const auto old = hn::LoadU(d, p + i);
-    // Not old * (1 - decay): a decay of 1e-6 would be rounded by several percent.
+    // Not old * (1 - decay): a decay of 1e-6 would be rounded by up to 3 %.
     const auto kept = hn::NegMulAdd(hn::Set(d, decay), old, old);
     const auto below = hn::MulAdd(hn::Sqrt(square), hn::Set(d, root), hn::Set(d, eps));
     hn::StoreU(mean, d, m + i);
