@@ -2,10 +2,13 @@
 
 #include <array>
 
-#include "kernels/matmul/matmul.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/l2norm/l2norm.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/swiglu/swiglu.h"
@@ -36,6 +39,12 @@ std::span<const OpEntry> all_ops() {
               embedding_bench},
       OpEntry{"cross_entropy", "loss, argmax and gradient from logits", impls<cross_entropy_impls>,
               cross_entropy_check, cross_entropy_bench},
+      OpEntry{"dropout", "random zeroes from a mask that is never stored", impls<dropout_impls>,
+              dropout_check, dropout_bench},
+      OpEntry{"elementwise", "add, scale, sum of squares, f32 <-> bf16", impls<elementwise_impls>,
+              elementwise_check, elementwise_bench},
+      OpEntry{"adamw", "fused optimiser step with decoupled weight decay", impls<adamw_impls>, adamw_check,
+              adamw_bench},
   };
   return kOps;
 }

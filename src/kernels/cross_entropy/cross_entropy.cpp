@@ -34,16 +34,20 @@ void run(const CrossEntropyIn& in, const CrossEntropyOut& out, size_t begin, siz
     const float top = max_lanes(n, [&](auto d, size_t i) { return hn::LoadU(d, x + i); });
     if (out.argmax) out.argmax[r] = static_cast<int32_t>(find_first(x, n, top));
     if (!out.loss && !out.dlogits.data) continue;
-    const float sum = sum_lanes(
-        n, [&](auto d, size_t i) { return exp_v(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, top))); });
-    // Not through logsumexp = top + log(sum): at logits of 1e4 that would round the loss to 1e-3.
-    if (out.loss) out.loss[r] = std::log(sum) + (top - x[target]);
-    if (!out.dlogits.data) continue;
-    const float weight = in.weight ? in.weight[r] : 1.0f, factor = weight / sum;
-    float* to = out.dlogits.row(r);
-    for_lanes(n, [&](auto d, size_t i) {
+    const float hit = x[target];  // before dlogits is written over the logits
+    float* to = out.dlogits.data ? out.dlogits.row(r) : nullptr;
+    // The exponentials are kept in dlogits: reading them back from L2 is cheaper than a second exp.
+    const float sum = sum_lanes(n, [&](auto d, size_t i) {
       const auto e = exp_v(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, top)));
-      hn::StoreU(hn::Mul(e, hn::Set(d, factor)), d, to + i);
+      if (to) hn::StoreU(e, d, to + i);
+      return e;
+    });
+    // Not through logsumexp = top + log(sum): at logits of 1e4 that would round the loss to 1e-3.
+    if (out.loss) out.loss[r] = std::log(sum) + (top - hit);
+    if (!to) continue;
+    const float weight = in.weight ? in.weight[r] : 1.0f, factor = weight / sum;
+    for_lanes(n, [&](auto d, size_t i) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, to + i), hn::Set(d, factor)), d, to + i);
     });
     to[target] -= weight;
   }
