@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/attention/attention.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 
 namespace braid {
@@ -18,6 +19,8 @@ std::span<const OpEntry> all_ops() {
   static const std::array kOps{
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
               rmsnorm_check, rmsnorm_bench},
+      OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
+              impls<attention_impls>, attention_check, attention_bench},
   };
   return kOps;
 }
