@@ -21,14 +21,15 @@ namespace braid {
 
 // Columns (queries) and keys per tile, for heads of at most 128, 256 and 512 numbers: what a tile needs stays
 // below 320 KB, inside an L2 of 512 KB.
-constexpr size_t kMaxColumns = 128, kMaxKeys = 64, kArena = 80 * 1024;
+constexpr size_t kMaxColumns = 128, kMaxKeys = 128, kArena = 80 * 1024;
 constexpr size_t tile_shift(const AttentionShape& s) {
   const size_t d = std::max(s.dk, s.dv);
   return d <= 128 ? 0 : d <= 256 ? 1 : 2;
 }
 constexpr size_t fwd_columns(const AttentionShape& s) { return kMaxColumns >> tile_shift(s); }
 constexpr size_t bwd_columns(const AttentionShape& s) { return kMaxColumns / 2 >> tile_shift(s); }
-constexpr size_t tile_keys(const AttentionShape& s) { return kMaxKeys >> tile_shift(s); }
+constexpr size_t fwd_keys(const AttentionShape& s) { return kMaxKeys >> tile_shift(s); }
+constexpr size_t bwd_keys(const AttentionShape& s) { return kMaxKeys / 2 >> tile_shift(s); }
 
 }  // namespace braid
 #endif
@@ -106,10 +107,11 @@ struct Visible {
     const int64_t begin = cols.position(0), end = cols.position(cols.n - 1);
     all = high(begin) == keys && low(end) == 0;
     if (all) return;
-    size_t c = 0;
-    for (int64_t p = begin; p <= end; ++p)
-      for (; c < cols.n && cols.position(c) == p; ++c)
-        lo[c] = static_cast<float>(low(p)), hi[c] = static_cast<float>(high(p));
+    size_t c = 0, left = cols.group - cols.begin % cols.group;  // columns left at this position
+    for (int64_t p = begin; p <= end; ++p, left = cols.group) {
+      const float l = static_cast<float>(low(p)), h = static_cast<float>(high(p));
+      for (; left > 0 && c < cols.n; --left, ++c) lo[c] = l, hi[c] = h;
+    }
     for (; c < round_up(cols.n, kLanes); ++c) lo[c] = lo[c - 1], hi[c] = hi[c - 1];
   }
 };
@@ -154,6 +156,28 @@ HWY_INLINE void zero_outside(float* st, size_t ld, size_t keys, KeyRange r) {
   for (size_t j = r.end; j < keys; ++j) hn::StoreU(hn::Zero(d), d, st + j * ld);
 }
 
+// exp(x) for x <= 0, give or take rounding; what would be below 2^-126 is 0, NaN stays NaN. 15 operations
+// where exp_v needs 24 for its wider range: with heads of 32 the exponentials take as long as the products.
+HWY_INLINE VFull exp_weight(VFull x) {
+  const Full d;
+  const hn::RebindToSigned<Full> di;
+  // x86 gives the second operand if one is NaN. At -88 n is -127, whose power of two below is 0.
+  const VFull c = hn::Max(hn::Set(d, -88.0f), x);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
+  const VFull magic = hn::Set(d, 12582912.0f + 127.0f);
+  const VFull shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
+  VFull r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  VFull p = hn::Set(d, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
 // Online softmax of one vector of columns: scores at `st` become exp(s - m), m and l are carried on. Returns
 // the factor for what was summed before.
 HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* st, size_t ld, float* m,
@@ -173,11 +197,11 @@ HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* 
   const VFull base = hn::IfThenElse(hn::Eq(top, none), hn::Zero(d), top);
   VFull sum = hn::Zero(d);
   for_visible(vis, keys, c, [&](size_t j, auto) {
-    const VFull p = exp_v(d, hn::Sub(hn::LoadU(d, st + j * ld), base));
+    const VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), base));
     hn::StoreU(p, d, st + j * ld);
     sum = hn::Add(sum, p);
   });
-  const VFull factor = exp_v(d, hn::Sub(m_old, base));
+  const VFull factor = exp_weight(hn::Sub(m_old, base));
   hn::StoreU(top, d, m);
   hn::StoreU(hn::MulAdd(hn::LoadU(d, l), factor, sum), d, l);
   return factor;
@@ -198,16 +222,22 @@ HWY_INLINE void for_key_blocks(const AttentionShape& s, const AttentionSeq& seq,
   }
 }
 
-// o and lse of the columns from their running sums.
+// o and lse of the columns from their running sums; m and l are overwritten.
 HWY_INLINE void finish(const AttentionShape& s, const Columns& cols, const float* acc, size_t stride,
-                       const float* m, const float* l, Mat<float> o, float* lse) {
+                       float* m, float* l, Mat<float> o, float* lse) {
+  for_lanes(cols.n, [&](auto d, size_t c) {
+    const auto sum = hn::LoadU(d, l + c), one = hn::Set(d, 1.0f);
+    const auto none = hn::Eq(sum, hn::Zero(d));
+    hn::StoreU(hn::IfThenZeroElse(none, hn::Div(one, sum)), d, l + c);
+    const auto log = hn::Add(hn::LoadU(d, m + c), log_v(d, hn::IfThenElse(none, one, sum)));
+    hn::StoreU(hn::IfThenElse(none, hn::Set(d, -HUGE_VALF), log), d, m + c);
+  });
   cols.each([&](size_t c, size_t row, size_t head) {
-    const float inverse = l[c] == 0 ? 0.0f : 1.0f / l[c];
     float* out = o.row(row) + head * s.dv;
     for_lanes(s.dv, [&](auto d, size_t i) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, acc + c * stride + i), hn::Set(d, inverse)), d, out + i);
+      hn::StoreU(hn::Mul(hn::LoadU(d, acc + c * stride + i), hn::Set(d, l[c])), d, out + i);
     });
-    if (lse) lse[row * s.heads + head] = l[c] == 0 ? -HUGE_VALF : m[c] + std::log(l[c]);
+    if (lse) lse[row * s.heads + head] = m[c];
   });
 }
 
@@ -294,8 +324,8 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   float* qt = arena.take(padded * s.dk);
   float* acc = arena.take(padded * std::max(q_stride, o_stride));  // first holds the gathered queries
   float* st = arena.take(kMaxKeys * kPanel);
-  float* k_copy = arena.take(tile_keys(s) * q_stride);
-  float* v_copy = arena.take(tile_keys(s) * o_stride);
+  float* k_copy = arena.take(fwd_keys(s) * q_stride);
+  float* v_copy = arena.take(fwd_keys(s) * o_stride);
   HWY_ALIGN float m[kMaxColumns];
   HWY_ALIGN float l[kMaxColumns];
   bool started[kMaxColumns / kPanel] = {};
@@ -307,7 +337,7 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
   const bool copies = cols.n > 4 * kPanel;
   for_key_blocks(
-      s, seq, kv_head, cols, tile_keys(s),
+      s, seq, kv_head, cols, fwd_keys(s),
       [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
         vis.set(cols, first, keys, s.window);
         if (copies) {
@@ -362,7 +392,7 @@ HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, f
   const Full d;
   const VFull top = hn::LoadU(d, lse), mean = hn::LoadU(d, delta), factor = hn::Set(d, scale);
   for_visible(vis, keys, c, [&](size_t j, auto masked) {
-    VFull p = exp_v(d, hn::Sub(hn::LoadU(d, st + j * ld), top));
+    VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), top));
     if constexpr (masked) p = hn::IfThenElseZero(sees(vis, c, j), p);
     hn::StoreU(p, d, st + j * ld);
     hn::StoreU(hn::Mul(hn::Mul(p, factor), hn::Sub(hn::LoadU(d, dt + j * ld), mean)), d, dt + j * ld);
@@ -375,7 +405,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
          Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head) {
   const size_t row0 = in.offsets[seq], rows = in.offsets[seq + 1] - row0, group = s.heads / s.kv_heads;
   const size_t k_stride = copy_stride(s.dk), v_stride = copy_stride(s.dv), block = bwd_columns(s),
-               max_keys = tile_keys(s);
+               max_keys = bwd_keys(s);
   Arena arena;
   float* q = arena.take(block * k_stride);
   float* qt = arena.take(round_up(block, kPanel) * s.dk);
@@ -530,20 +560,27 @@ const AttentionFns& fns_for(const AttentionShape& s) {
 
 // run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
 // block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
+// Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
+size_t tasks_at_once(const AttentionShape& s, size_t total, Par par) {
+  return total >= 16 * s.kv_heads * static_cast<size_t>(par.threads()) ? s.kv_heads : 1;
+}
+
 template <class Count, class Run>
 void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par par, const Run& run) {
   const size_t group = s.heads / s.kv_heads, block = attention_block(s);
   const auto blocks = [&](size_t i) { return (count(i) * group + block - 1) / block; };
   size_t total = 0;
   for (size_t i = 0; i < seqs; ++i) total += blocks(i) * s.kv_heads;
+  const size_t step = tasks_at_once(s, total, par);
   std::atomic<size_t> next{0};
   par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
     size_t seq = 0, before = 0;
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < total;) {
-      while (i - before >= blocks(seq) * s.kv_heads) before += blocks(seq++) * s.kv_heads;
-      const size_t b = blocks(seq), at = (b - 1 - (i - before) % b) * block;
-      run(seq, (i - before) / b, at, std::min(at + block, count(seq) * group));
-    }
+    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
+      for (size_t i = first; i < std::min(total, first + step); ++i) {
+        while (i - before >= blocks(seq) * s.kv_heads) before += blocks(seq++) * s.kv_heads;
+        const size_t b = blocks(seq), at = (b - 1 - (i - before) % b) * block;
+        run(seq, (i - before) / b, at, std::min(at + block, count(seq) * group));
+      }
   });
 }
 
@@ -582,11 +619,12 @@ void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
                           Mat<const float> dout, const AttentionGrad& grad, Par par) {
   const AttentionFns& f = fns_for(shape);
-  const size_t total = in.seqs() * shape.kv_heads;
+  const size_t total = in.seqs() * shape.kv_heads, step = tasks_at_once(shape, total, par);
   std::atomic<size_t> next{0};
   par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < total;)
-      f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads);
+    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
+      for (size_t i = first; i < std::min(total, first + step); ++i)
+        f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads);
   });
 }
 

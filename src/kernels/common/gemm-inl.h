@@ -27,17 +27,15 @@ HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
 
-// Register tile: rows x vectors of accumulators, plus the vectors of B and one broadcast of A. 2 FMA ports x
-// 4 cycles need at least 8 accumulators.
+// Register tile: rows x two vectors of accumulators, two vectors of B and one broadcast of A. 2 FMA ports x 4
+// cycles need at least 8 accumulators.
 constexpr size_t kGemmVecs = 2;
 #if HWY_TARGET <= HWY_AVX3
-constexpr size_t gemm_rows(size_t) { return 12; }  // 24 + 2 + 1 of 32 registers
+constexpr size_t kGemmRows = 8;  // 16 + 2 + 1 of 32 registers; more rows gain nothing and cost compile time
 #elif HWY_TARGET <= HWY_AVX2
-constexpr size_t gemm_rows(size_t vecs) { return vecs == 2 ? 6 : 12; }  // 12 + 2 + 1 of 16 registers
+constexpr size_t kGemmRows = 6;  // 12 + 2 + 1 of 16 registers
 #else
-constexpr size_t gemm_rows(size_t vecs) {
-  return vecs == 2 ? 4 : 8;
-}  // without FMA the product needs one more
+constexpr size_t kGemmRows = 4;  // without FMA each product needs a register
 #endif
 
 struct GemmArgs {
@@ -73,65 +71,89 @@ HWY_INLINE void store_first(VFull v, Full d, float* p, size_t n) {
 #endif
 }
 
-// `groups` tiles of kRows rows below each other, kVecs vectors wide. kTail: one vector of which `width`
-// numbers exist.
-template <size_t kRows, size_t kVecs, bool kTransA, bool kTail>
+enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of a vector
+
+// `groups` tiles of kRows rows below each other. With one vector of columns the second half of the
+// accumulators takes every other k, so that there are enough of them.
+template <size_t kRows, bool kTransA, GemmCols kCols>
 HWY_NOINLINE void gemm_strip(const GemmArgs& g, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
-  const size_t lanes = hn::Lanes(d), k = g.k, lda = g.lda, ldb = g.ldb;
+  const size_t lanes = hn::Lanes(d), lda = g.lda, ldb = g.ldb;
+  constexpr bool kTwo = kCols == GemmCols::kTwoVectors;
   const auto load = [&](const float* p) {
-    if constexpr (kTail)
+    if constexpr (kCols == GemmCols::kTail)
       return load_first(d, p, width);
     else
       return hn::LoadU(d, p);
   };
+  const VFull alpha = hn::Set(d, g.alpha);
   for (; groups > 0; --groups, row += kRows) {
-    VFull acc[kRows][kVecs];
-    HWY_UNROLL(16)
-    for (size_t r = 0; r < kRows; ++r)
-      for (size_t v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
+    VFull acc0[kRows], acc1[kRows];
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
     const float* a = kTransA ? g.a + row : g.a + row * lda;
     const float* b = g.b + col;
-    for (size_t i = 0; i < k; ++i, b += ldb) {
-      VFull bv[kVecs];
-      for (size_t v = 0; v < kVecs; ++v) bv[v] = load(b + v * lanes);
-      HWY_UNROLL(16)
-      for (size_t r = 0; r < kRows; ++r) {
-        const VFull av = hn::Set(d, kTransA ? a[r] : a[r * lda]);
-        for (size_t v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(av, bv[v], acc[r][v]);
+    const auto at = [&](size_t r) { return hn::Set(d, kTransA ? a[r] : a[r * lda]); };
+    const auto next = [&] { a += kTransA ? lda : 1, b += ldb; };
+    size_t k = g.k;
+    if constexpr (kTwo) {
+      for (; k > 0; --k, next()) {
+        const VFull b0 = load(b), b1 = load(b + lanes);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) {
+          const VFull x = at(r);
+          acc0[r] = hn::MulAdd(x, b0, acc0[r]);
+          acc1[r] = hn::MulAdd(x, b1, acc1[r]);
+        }
       }
-      a += kTransA ? lda : 1;
+    } else {
+      for (; k > 1; k -= 2) {
+        const VFull b0 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+        next();
+        const VFull b1 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc1[r] = hn::MulAdd(at(r), b1, acc1[r]);
+        next();
+      }
+      if (k > 0) {
+        const VFull b0 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+      }
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
     }
-    const VFull alpha = hn::Set(d, g.alpha);
     float* c = g.c + row * g.ldc + col;
-    HWY_UNROLL(16)
-    for (size_t r = 0; r < kRows; ++r, c += g.ldc)
-      for (size_t v = 0; v < kVecs; ++v) {
-        float* to = c + v * lanes;
-        const VFull old = g.into == Into::kAdd ? load(to) : hn::Zero(d);
-        const VFull sum = hn::MulAdd(acc[r][v], alpha, old);
-        if constexpr (kTail)
-          store_first(sum, d, to, width);
-        else
-          hn::StoreU(sum, d, to);
-      }
+    const auto put = [&](VFull sum, float* to) {
+      const VFull old = g.into == Into::kAdd ? load(to) : hn::Zero(d);
+      if constexpr (kCols == GemmCols::kTail)
+        store_first(hn::MulAdd(sum, alpha, old), d, to, width);
+      else
+        hn::StoreU(hn::MulAdd(sum, alpha, old), d, to);
+    };
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r, c += g.ldc) {
+      put(acc0[r], c);
+      if constexpr (kTwo) put(acc1[r], c + lanes);
+    }
   }
 }
 
 using GemmStrip = void (*)(const GemmArgs&, size_t row, size_t groups, size_t col, size_t width);
 
-template <size_t kVecs, bool kTransA, bool kTail, size_t... rows>
+template <bool kTransA, GemmCols kCols, size_t... rows>
 constexpr std::array<GemmStrip, sizeof...(rows)> gemm_strips(std::index_sequence<rows...>) {
-  return {gemm_strip<rows + 1, kVecs, kTransA, kTail>...};
+  return {gemm_strip<rows + 1, kTransA, kCols>...};
 }
 
 // All rows of one column panel, in tiles whose heights differ by at most one: 64 rows are 9 x 6 + 2 x 5, not
 // 10 x 6 + 4, and 4 rows would leave the FMA ports waiting.
-template <size_t kVecs, bool kTransA, bool kTail>
+template <bool kTransA, GemmCols kCols>
 HWY_INLINE void gemm_panel(const GemmArgs& g, size_t m, size_t col, size_t width) {
-  constexpr size_t kMax = gemm_rows(kVecs);
-  static constexpr auto kStrips = gemm_strips<kVecs, kTransA, kTail>(std::make_index_sequence<kMax>());
-  const size_t tiles = (m + kMax - 1) / kMax, height = m / tiles, tall = m % tiles;
+  static constexpr auto kStrips = gemm_strips<kTransA, kCols>(std::make_index_sequence<kGemmRows>());
+  const size_t tiles = (m + kGemmRows - 1) / kGemmRows, height = m / tiles, tall = m % tiles;
   if (tall) kStrips[height](g, 0, tall, col, width);
   kStrips[height - 1](g, tall * (height + 1), tiles - tall, col, width);
 }
@@ -141,13 +163,12 @@ HWY_INLINE void gemm(size_t m, size_t n, const GemmArgs& g) {
   if (m == 0) return;
   const size_t lanes = hn::Lanes(Full());
   size_t col = 0;
-  for (; col + kGemmVecs * lanes <= n; col += kGemmVecs * lanes)
-    gemm_panel<kGemmVecs, kTransA, false>(g, m, col, 0);
+  for (; col + 2 * lanes <= n; col += 2 * lanes) gemm_panel<kTransA, GemmCols::kTwoVectors>(g, m, col, 0);
   if (col + lanes <= n) {
-    gemm_panel<1, kTransA, false>(g, m, col, 0);
+    gemm_panel<kTransA, GemmCols::kOneVector>(g, m, col, 0);
     col += lanes;
   }
-  if (col < n) gemm_panel<1, kTransA, true>(g, m, col, n - col);
+  if (col < n) gemm_panel<kTransA, GemmCols::kTail>(g, m, col, n - col);
 }
 
 template <Into into>
