@@ -9,6 +9,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/attention/attention.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/swiglu/swiglu.h"
@@ -45,6 +46,8 @@ std::span<const OpEntry> all_ops() {
               elementwise_check, elementwise_bench},
       OpEntry{"adamw", "fused optimiser step with decoupled weight decay", impls<adamw_impls>, adamw_check,
               adamw_bench},
+      OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
+              impls<attention_impls>, attention_check, attention_bench},
   };
   return kOps;
 }

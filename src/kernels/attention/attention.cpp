@@ -1,0 +1,632 @@
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/attention/attention_ref.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/gemm-inl.h"
+#include "kernels/common/simd-inl.h"
+
+#ifndef BRAID_ATTENTION_TILES
+#define BRAID_ATTENTION_TILES
+namespace braid {
+
+// Columns (queries) and keys per tile, for heads of at most 128, 256 and 512 numbers: what a tile needs stays
+// below 320 KB, inside an L2 of 512 KB.
+constexpr size_t kMaxColumns = 128, kMaxKeys = 128, kArena = 80 * 1024;
+constexpr size_t tile_shift(const AttentionShape& s) {
+  const size_t d = std::max(s.dk, s.dv);
+  return d <= 128 ? 0 : d <= 256 ? 1 : 2;
+}
+constexpr size_t fwd_columns(const AttentionShape& s) { return kMaxColumns >> tile_shift(s); }
+constexpr size_t bwd_columns(const AttentionShape& s) { return kMaxColumns / 2 >> tile_shift(s); }
+constexpr size_t fwd_keys(const AttentionShape& s) { return kMaxKeys >> tile_shift(s); }
+constexpr size_t bwd_keys(const AttentionShape& s) { return kMaxKeys / 2 >> tile_shift(s); }
+
+}  // namespace braid
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace braid {
+namespace HWY_NAMESPACE {
+
+// Scores are kept transposed, [keys, columns]: then the maximum and sum of a softmax run down the lanes, only
+// the queries (once per block) and never the keys are transposed, and all products are NN or TN. A panel is
+// two vectors of columns, the width of the register tile.
+constexpr size_t kLanes = HWY_LANES(float), kPanel = kGemmVecs * kLanes;
+
+constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
+constexpr size_t copy_stride(size_t width) { return round_up(width, 32) + 16; }
+
+// The task's memory, on its stack.
+struct Arena {
+  HWY_ALIGN float data[kArena];
+  size_t used = 0;
+  float* take(size_t n) {
+    float* p = data + used;
+    used += round_up(n, 16);
+    return p;
+  }
+};
+
+// The columns of one tile: `n` from column `begin` of a kv head.
+struct Columns {
+  size_t row0, begin, n, group, head0;
+  int64_t first;  // position of row0
+
+  int64_t position(size_t c) const { return first + static_cast<int64_t>((begin + c) / group); }
+  template <class F>  // f(column, row, head)
+  HWY_INLINE void each(const F& f) const {
+    size_t row = row0 + begin / group, g = begin % group;
+    for (size_t c = 0; c < n; ++c) {
+      f(c, row, head0 + g);
+      if (++g == group) g = 0, ++row;
+    }
+  }
+};
+
+HWY_INLINE void copy(const float* from, float* to, size_t n) {
+  for_lanes(n, [&](auto d, size_t i) { hn::StoreU(hn::LoadU(d, from + i), d, to + i); });
+}
+
+// The columns' heads of `width` numbers, one below the other; zeros up to a whole vector of columns.
+HWY_INLINE void gather(const Columns& cols, Mat<const float> from, size_t width, float* to, size_t stride) {
+  cols.each(
+      [&](size_t c, size_t row, size_t head) { copy(from.row(row) + head * width, to + c * stride, width); });
+  for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) std::fill_n(to + c * stride, width, 0.0f);
+}
+
+// Panels of [width][kPanel] from gathered columns.
+HWY_INLINE void to_panels(size_t columns, size_t width, const float* from, size_t stride, float* to,
+                          float scale) {
+  for (size_t c = 0; c < columns; c += kPanel)
+    transpose(round_up(std::min(kPanel, columns - c), kLanes), width, from + c * stride, stride,
+              to + c * width, kPanel, scale);
+}
+
+// Which of the n keys from position `first` on each column sees: [lo, hi). Both grow with the column.
+struct Visible {
+  HWY_ALIGN float lo[kMaxColumns];  // float for the lanes' comparisons; below 2^24, hence exact
+  HWY_ALIGN float hi[kMaxColumns];
+  bool all;  // every column sees every key
+
+  void set(const Columns& cols, int64_t key_first, size_t n, size_t window) {
+    const int64_t keys = static_cast<int64_t>(n), w = static_cast<int64_t>(window);
+    const auto low = [&](int64_t p) { return w ? std::clamp<int64_t>(p - w + 1 - key_first, 0, keys) : 0; };
+    const auto high = [&](int64_t p) { return std::clamp<int64_t>(p + 1 - key_first, 0, keys); };
+    const int64_t begin = cols.position(0), end = cols.position(cols.n - 1);
+    all = high(begin) == keys && low(end) == 0;
+    if (all) return;
+    size_t c = 0, left = cols.group - cols.begin % cols.group;  // columns left at this position
+    for (int64_t p = begin; p <= end; ++p, left = cols.group) {
+      const float l = static_cast<float>(low(p)), h = static_cast<float>(high(p));
+      for (; left > 0 && c < cols.n; --left, ++c) lo[c] = l, hi[c] = h;
+    }
+    for (; c < round_up(cols.n, kLanes); ++c) lo[c] = lo[c - 1], hi[c] = hi[c - 1];
+  }
+};
+
+struct KeyRange {
+  size_t begin, end;
+};
+
+// Keys that some column of [c, c + width) sees.
+HWY_INLINE KeyRange visible_keys(const Visible& vis, size_t keys, size_t c, size_t width) {
+  if (vis.all) return {0, keys};
+  const size_t begin = static_cast<size_t>(vis.lo[c]), end = static_cast<size_t>(vis.hi[c + width - 1]);
+  return {begin, std::max(begin, end)};
+}
+
+// f(key, masked) for the keys that some lane of the vector at column c sees; `masked` (a constant) where not
+// all lanes do.
+template <class F>
+HWY_INLINE void for_visible(const Visible& vis, size_t keys, size_t c, const F& f) {
+  const KeyRange r = visible_keys(vis, keys, c, kLanes);
+  size_t full_begin = r.begin, full_end = r.end;
+  if (!vis.all) {
+    full_begin = std::clamp(static_cast<size_t>(vis.lo[c + kLanes - 1]), r.begin, r.end);
+    full_end = std::clamp(static_cast<size_t>(vis.hi[c]), full_begin, r.end);
+  }
+  size_t j = r.begin;
+  for (; j < full_begin; ++j) f(j, std::true_type());
+  for (; j < full_end; ++j) f(j, std::false_type());
+  for (; j < r.end; ++j) f(j, std::true_type());
+}
+
+HWY_INLINE hn::Mask<Full> sees(const Visible& vis, size_t c, size_t key) {
+  const Full d;
+  const VFull j = hn::Set(d, static_cast<float>(key));
+  return hn::And(hn::Ge(j, hn::Load(d, vis.lo + c)), hn::Lt(j, hn::Load(d, vis.hi + c)));
+}
+
+// Zeros for the keys of [0, keys) outside `r`, in the vector of columns at `st`.
+HWY_INLINE void zero_outside(float* st, size_t ld, size_t keys, KeyRange r) {
+  const Full d;
+  for (size_t j = 0; j < r.begin; ++j) hn::StoreU(hn::Zero(d), d, st + j * ld);
+  for (size_t j = r.end; j < keys; ++j) hn::StoreU(hn::Zero(d), d, st + j * ld);
+}
+
+// exp(x) for x <= 0, give or take rounding; what would be below 2^-126 is 0, NaN stays NaN. 15 operations
+// where exp_v needs 24 for its wider range: with heads of 32 the exponentials take as long as the products.
+HWY_INLINE VFull exp_weight(VFull x) {
+  const Full d;
+  const hn::RebindToSigned<Full> di;
+  // x86 gives the second operand if one is NaN. At -88 n is -127, whose power of two below is 0.
+  const VFull c = hn::Max(hn::Set(d, -88.0f), x);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
+  const VFull magic = hn::Set(d, 12582912.0f + 127.0f);
+  const VFull shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
+  VFull r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  VFull p = hn::Set(d, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+// Online softmax of one vector of columns: scores at `st` become exp(s - m), m and l are carried on. Returns
+// the factor for what was summed before.
+HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* st, size_t ld, float* m,
+                              float* l) {
+  const Full d;
+  const VFull none = hn::Set(d, -HUGE_VALF), m_old = hn::LoadU(d, m);
+  VFull top = m_old;
+  for_visible(vis, keys, c, [&](size_t j, auto masked) {
+    VFull s = hn::LoadU(d, st + j * ld);
+    if constexpr (masked) {
+      s = hn::IfThenElse(sees(vis, c, j), s, none);
+      hn::StoreU(s, d, st + j * ld);
+    }
+    top = hn::Max(top, s);
+  });
+  // A lane that has seen nothing yet: -inf - 0 gives weight 0, where -inf - -inf would give NaN.
+  const VFull base = hn::IfThenElse(hn::Eq(top, none), hn::Zero(d), top);
+  VFull sum = hn::Zero(d);
+  for_visible(vis, keys, c, [&](size_t j, auto) {
+    const VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), base));
+    hn::StoreU(p, d, st + j * ld);
+    sum = hn::Add(sum, p);
+  });
+  const VFull factor = exp_weight(hn::Sub(m_old, base));
+  hn::StoreU(top, d, m);
+  hn::StoreU(hn::MulAdd(hn::LoadU(d, l), factor, sum), d, l);
+  return factor;
+}
+
+// f(k, v, keys, position) for the pieces of at most `step` keys that columns see.
+template <class F>
+HWY_INLINE void for_key_blocks(const AttentionShape& s, const AttentionSeq& seq, size_t kv_head,
+                               const Columns& cols, size_t step, const F& f) {
+  const int64_t last = cols.position(cols.n - 1),
+                first = s.window ? cols.position(0) - static_cast<int64_t>(s.window) + 1 : INT64_MIN;
+  for (const KvSegment& seg : seq.kv) {
+    if (seg.first > last) continue;
+    const size_t end = std::min(seg.count, static_cast<size_t>(last - seg.first) + 1);
+    for (size_t j = seg.first < first ? static_cast<size_t>(first - seg.first) : 0; j < end; j += step)
+      f(seg.k + j * seg.k_stride + kv_head * s.dk, seg.k_stride, seg.v + j * seg.v_stride + kv_head * s.dv,
+        seg.v_stride, std::min(step, end - j), seg.first + static_cast<int64_t>(j));
+  }
+}
+
+// o and lse of the columns from their running sums; m and l are overwritten.
+HWY_INLINE void finish(const AttentionShape& s, const Columns& cols, const float* acc, size_t stride,
+                       float* m, float* l, Mat<float> o, float* lse) {
+  for_lanes(cols.n, [&](auto d, size_t c) {
+    const auto sum = hn::LoadU(d, l + c), one = hn::Set(d, 1.0f);
+    const auto none = hn::Eq(sum, hn::Zero(d));
+    hn::StoreU(hn::IfThenZeroElse(none, hn::Div(one, sum)), d, l + c);
+    const auto log = hn::Add(hn::LoadU(d, m + c), log_v(d, hn::IfThenElse(none, one, sum)));
+    hn::StoreU(hn::IfThenElse(none, hn::Set(d, -HUGE_VALF), log), d, m + c);
+  });
+  cols.each([&](size_t c, size_t row, size_t head) {
+    float* out = o.row(row) + head * s.dv;
+    for_lanes(s.dv, [&](auto d, size_t i) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, acc + c * stride + i), hn::Set(d, l[c])), d, out + i);
+    });
+    if (lse) lse[row * s.heads + head] = m[c];
+  });
+}
+
+// Few columns (decode steps): bound by reading keys and values once, so these stay where they are and all
+// columns use them while they are in L1. Vectors run along the head.
+void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, const Columns& cols,
+             size_t kv_head, Mat<float> o, float* lse) {
+  const Full d;
+  HWY_ALIGN float qs[kLanes * kAttentionMaxDim];
+  HWY_ALIGN float acc[kLanes * kAttentionMaxDim];
+  HWY_ALIGN float p[kMaxKeys];
+  float m[kLanes], l[kLanes];
+  for (size_t c = 0; c < cols.n; ++c) m[c] = -HUGE_VALF, l[c] = 0;
+  std::fill_n(acc, cols.n * s.dv, 0.0f);
+  cols.each([&](size_t c, size_t row, size_t head) {
+    const float* from = q.row(row) + head * s.dk;
+    for_lanes(s.dk, [&](auto t, size_t i) {
+      hn::StoreU(hn::Mul(hn::LoadU(t, from + i), hn::Set(t, s.scale)), t, qs + c * s.dk + i);
+    });
+  });
+  for_key_blocks(
+      s, seq, kv_head, cols, 32,
+      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
+        for (size_t c = 0; c < cols.n; ++c) {
+          const int64_t at = cols.position(c), count = static_cast<int64_t>(keys);
+          const size_t hi = static_cast<size_t>(std::clamp<int64_t>(at + 1 - first, 0, count));
+          const size_t lo = s.window ? static_cast<size_t>(std::clamp<int64_t>(
+                                           at + 1 - first - static_cast<int64_t>(s.window), 0, count))
+                                     : 0;
+          if (lo >= hi) continue;
+          const float* qc = qs + c * s.dk;
+          for (size_t j = lo; j < hi; ++j) {
+            const float* row = k + j * k_stride;
+            p[j] = sum_lanes(
+                s.dk, [&](auto t, size_t i) { return hn::Mul(hn::LoadU(t, row + i), hn::LoadU(t, qc + i)); });
+          }
+          const float top =
+              std::max(m[c], max_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); }));
+          const float base = top == -HUGE_VALF ? 0.0f : top;
+          for_lanes(hi - lo, [&](auto t, size_t i) {
+            hn::StoreU(exp_v(t, hn::Sub(hn::LoadU(t, p + lo + i), hn::Set(t, base))), t, p + lo + i);
+          });
+          const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
+          m[c] = top;
+          l[c] =
+              l[c] * factor + sum_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); });
+          float* out = acc + c * s.dv;
+          if (factor != 1.0f)
+            for_lanes(s.dv, [&](auto t, size_t i) {
+              hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
+            });
+          size_t j = lo;
+          for (; j + 4 <= hi; j += 4) {
+            const float* row = v + j * v_stride;
+            for_lanes(s.dv, [&](auto t, size_t i) {
+              auto sum = hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i));
+              sum = hn::MulAdd(hn::Set(t, p[j + 1]), hn::LoadU(t, row + v_stride + i), sum);
+              sum = hn::MulAdd(hn::Set(t, p[j + 2]), hn::LoadU(t, row + 2 * v_stride + i), sum);
+              sum = hn::MulAdd(hn::Set(t, p[j + 3]), hn::LoadU(t, row + 3 * v_stride + i), sum);
+              hn::StoreU(sum, t, out + i);
+            });
+          }
+          for (; j < hi; ++j) {
+            const float* row = v + j * v_stride;
+            for_lanes(s.dv, [&](auto t, size_t i) {
+              hn::StoreU(hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i)), t,
+                         out + i);
+            });
+          }
+        }
+      });
+  (void)d;
+  finish(s, cols, acc, s.dv, m, l, o, lse);
+}
+
+void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head, size_t begin,
+         size_t end, Mat<float> o, float* lse) {
+  const Full d;
+  const size_t group = s.heads / s.kv_heads;
+  const Columns cols{seq.begin, begin, end - begin, group, kv_head * group, seq.first};
+  if (2 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
+  const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
+  Arena arena;
+  float* qt = arena.take(padded * s.dk);
+  float* acc = arena.take(padded * std::max(q_stride, o_stride));  // first holds the gathered queries
+  float* st = arena.take(kMaxKeys * kPanel);
+  float* k_copy = arena.take(fwd_keys(s) * q_stride);
+  float* v_copy = arena.take(fwd_keys(s) * o_stride);
+  HWY_ALIGN float m[kMaxColumns];
+  HWY_ALIGN float l[kMaxColumns];
+  bool started[kMaxColumns / kPanel] = {};
+  gather(cols, q, s.dk, acc, q_stride);
+  to_panels(cols.n, s.dk, acc, q_stride, qt, s.scale);
+  std::fill_n(m, padded, -HUGE_VALF);
+  std::fill_n(l, padded, 0.0f);
+  Visible vis;
+  // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
+  const bool copies = cols.n > 4 * kPanel;
+  for_key_blocks(
+      s, seq, kv_head, cols, fwd_keys(s),
+      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
+        vis.set(cols, first, keys, s.window);
+        if (copies) {
+          for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
+          for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
+          k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
+        }
+        for (size_t c = 0; c < cols.n; c += kPanel) {
+          const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+          const KeyRange r = visible_keys(vis, keys, c, width);
+          if (r.begin == r.end) continue;
+          gemm_nn<Into::kOverwrite>(r.end - r.begin, vectors, s.dk, k + r.begin * k_stride, k_stride,
+                                    qt + c * s.dk, kPanel, st + r.begin * kPanel, kPanel);
+          bool rescale = false;
+          HWY_ALIGN float factor[kPanel];
+          for (size_t x = 0; x < vectors; x += kLanes) {
+            const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
+            hn::Store(f, d, factor + x);
+            rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
+            const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
+            float* pad = st + r.begin * kPanel + x;
+            zero_outside(pad, kPanel, r.end - r.begin,
+                         {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
+          }
+          float* to = acc + c * o_stride;
+          const float* p = st + r.begin * kPanel;
+          if (!started[c / kPanel]) {
+            started[c / kPanel] = true;
+            gemm_tn<Into::kOverwrite>(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride,
+                                      v_stride, to, o_stride);
+            continue;
+          }
+          if (rescale)
+            for (size_t i = 0; i < width; ++i)
+              for_lanes(s.dv, [&](auto t, size_t e) {
+                float* x = to + i * o_stride + e;
+                hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
+              });
+          gemm_tn<Into::kAdd>(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to,
+                              o_stride);
+        }
+      });
+  for (size_t c = 0; c < cols.n; c += kPanel)
+    if (!started[c / kPanel])
+      for (size_t i = c; i < std::min(c + kPanel, cols.n); ++i) std::fill_n(acc + i * o_stride, s.dv, 0.0f);
+  finish(s, cols, acc, o_stride, m, l, o, lse);
+}
+
+// Scores at `st` become p, dp at `dt` becomes scale * ds, for one vector of columns.
+HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, float* dt, size_t ld,
+                         const float* lse, const float* delta, float scale) {
+  const Full d;
+  const VFull top = hn::LoadU(d, lse), mean = hn::LoadU(d, delta), factor = hn::Set(d, scale);
+  for_visible(vis, keys, c, [&](size_t j, auto masked) {
+    VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), top));
+    if constexpr (masked) p = hn::IfThenElseZero(sees(vis, c, j), p);
+    hn::StoreU(p, d, st + j * ld);
+    hn::StoreU(hn::Mul(hn::Mul(p, factor), hn::Sub(hn::LoadU(d, dt + j * ld), mean)), d, dt + j * ld);
+  });
+}
+
+// Queries outside, keys inside: per block of columns q and do are transposed once, and dq is complete at the
+// end; dk and dv add up in their place.
+void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
+         Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head) {
+  const size_t row0 = in.offsets[seq], rows = in.offsets[seq + 1] - row0, group = s.heads / s.kv_heads;
+  const size_t k_stride = copy_stride(s.dk), v_stride = copy_stride(s.dv), block = bwd_columns(s),
+               max_keys = bwd_keys(s);
+  Arena arena;
+  float* q = arena.take(block * k_stride);
+  float* qt = arena.take(round_up(block, kPanel) * s.dk);
+  float* up = arena.take(block * v_stride);
+  float* up_t = arena.take(round_up(block, kPanel) * s.dv);
+  float* dq = arena.take(block * k_stride);
+  float* st = arena.take(max_keys * block);
+  float* dt = arena.take(max_keys * block);
+  float* k_copy = arena.take(max_keys * k_stride);
+  float* v_copy = arena.take(max_keys * v_stride);
+  HWY_ALIGN float lse[kMaxColumns];
+  HWY_ALIGN float delta[kMaxColumns];
+  Visible vis;
+  for (size_t i = row0; i < row0 + rows; ++i) {
+    std::fill_n(grad.dk.row(i) + kv_head * s.dk, s.dk, 0.0f);
+    std::fill_n(grad.dv.row(i) + kv_head * s.dv, s.dv, 0.0f);
+  }
+  const KvSegment all{in.k.row(row0), in.v.row(row0), rows, 0, in.k.stride, in.v.stride};
+  const AttentionSeq keys_of{row0, rows, 0, {&all, 1}};
+  for (size_t begin = 0; begin < rows * group; begin += block) {
+    const Columns cols{row0, begin, std::min(block, rows * group - begin), group, kv_head * group, 0};
+    gather(cols, in.q, s.dk, q, k_stride);
+    gather(cols, dout, s.dv, up, v_stride);
+    to_panels(cols.n, s.dk, q, k_stride, qt, s.scale);
+    to_panels(cols.n, s.dv, up, v_stride, up_t, 1.0f);
+    cols.each([&](size_t c, size_t row, size_t head) {
+      const float* o = saved.o.row(row) + head * s.dv;
+      // Without any weight p must be 0 everywhere: exp(s - inf).
+      const float top = saved.lse[row * s.heads + head];
+      lse[c] = top == -HUGE_VALF ? HUGE_VALF : top;
+      delta[c] = sum_lanes(s.dv, [&](auto d, size_t i) {
+        return hn::Mul(hn::LoadU(d, o + i), hn::LoadU(d, up + c * v_stride + i));
+      });
+    });
+    for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
+    for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
+    const bool copies = cols.n > 3 * kPanel;
+    for_key_blocks(s, keys_of, kv_head, cols, max_keys,
+                   [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys, int64_t first) {
+                     vis.set(cols, first, keys, s.window);
+                     if (copies) {
+                       for (size_t j = 0; j < keys; ++j) copy(k + j * ldk, k_copy + j * k_stride, s.dk);
+                       for (size_t j = 0; j < keys; ++j) copy(v + j * ldv, v_copy + j * v_stride, s.dv);
+                       k = k_copy, ldk = k_stride, v = v_copy, ldv = v_stride;
+                     }
+                     for (size_t c = 0; c < cols.n; c += kPanel) {
+                       const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+                       const KeyRange r = visible_keys(vis, keys, c, width);
+                       const size_t n = r.end - r.begin;
+                       gemm_nn<Into::kOverwrite>(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk,
+                                                 kPanel, st + r.begin * block + c, block);
+                       gemm_nn<Into::kOverwrite>(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv,
+                                                 kPanel, dt + r.begin * block + c, block);
+                       for (size_t x = c; x < c + vectors; x += kLanes) {
+                         bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x, s.scale);
+                         const KeyRange own = visible_keys(vis, keys, x, kLanes);
+                         zero_outside(st + x, block, keys, own);
+                         zero_outside(dt + x, block, keys, own);
+                       }
+                       gemm_tn<Into::kAdd>(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk,
+                                           ldk, dq + c * k_stride, k_stride);
+                     }
+                     // Keys in groups, each with the columns that see one of them.
+                     const size_t step = vis.all ? keys : 16;
+                     for (size_t j = 0; j < keys; j += step) {
+                       const size_t n = std::min(step, keys - j);
+                       size_t c0 = 0, c1 = cols.n;
+                       if (!vis.all) {
+                         while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
+                         while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
+                       }
+                       float* dk = grad.dk.row(row0 + static_cast<size_t>(first) + j) + kv_head * s.dk;
+                       float* dv = grad.dv.row(row0 + static_cast<size_t>(first) + j) + kv_head * s.dv;
+                       gemm_nn<Into::kAdd>(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride,
+                                           v_stride, dv, grad.dv.stride);
+                       gemm_nn<Into::kAdd>(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride,
+                                           k_stride, dk, grad.dk.stride);
+                     }
+                   });
+    cols.each([&](size_t c, size_t row, size_t head) {
+      copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk);
+    });
+  }
+}
+
+constexpr AttentionFns kFns{fwd, bwd};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace braid
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace braid {
+namespace {
+
+// The reference wants dense rows of one kv head's group.
+std::vector<float> dense(Mat<const float> from, size_t row, size_t rows, size_t begin, size_t width) {
+  std::vector<float> to;
+  for (size_t i = row; i < row + rows; ++i)
+    to.insert(to.end(), from.row(i) + begin, from.row(i) + begin + width);
+  return to;
+}
+
+void scatter(const std::vector<float>& from, Mat<float> to, size_t row, size_t rows, size_t begin,
+             size_t width) {
+  for (size_t i = 0; i < rows; ++i) std::copy_n(&from[i * width], width, to.row(row + i) + begin);
+}
+
+void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head,
+             size_t begin, size_t end, Mat<float> o, float* lse) {
+  std::vector<float> k, v;
+  std::vector<int64_t> at;
+  for (const KvSegment& seg : seq.kv)
+    for (size_t j = 0; j < seg.count; ++j) {
+      const float *kj = seg.k + j * seg.k_stride + kv_head * s.dk,
+                  *vj = seg.v + j * seg.v_stride + kv_head * s.dv;
+      k.insert(k.end(), kj, kj + s.dk);
+      v.insert(v.end(), vj, vj + s.dv);
+      at.push_back(seg.first + static_cast<int64_t>(j));
+    }
+  const size_t group = s.heads / s.kv_heads;
+  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale};
+  for (size_t c = begin; c < end; ++c) {
+    const size_t row = seq.begin + c / group, head = kv_head * group + c % group;
+    ref::attention_fwd<float>(dims, q.row(row) + head * s.dk, k.data(), v.data(), 1, at.size(),
+                              seq.first + static_cast<int64_t>(c / group), at.data(),
+                              o.row(row) + head * s.dv, lse ? lse + row * s.heads + head : nullptr);
+  }
+}
+
+void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
+             Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head) {
+  const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.heads / s.kv_heads;
+  const size_t qw = group * s.dk, ow = group * s.dv;
+  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale};
+  std::vector<float> dq(n * qw), dk(n * s.dk), dv(n * s.dv);
+  ref::attention_bwd<float>(
+      dims, dense(in.q, row, n, kv_head * qw, qw).data(), dense(in.k, row, n, kv_head * s.dk, s.dk).data(),
+      dense(in.v, row, n, kv_head * s.dv, s.dv).data(), dense(saved.o, row, n, kv_head * ow, ow).data(),
+      dense({saved.lse, saved.o.rows, s.heads}, row, n, kv_head * group, group).data(),
+      dense(dout, row, n, kv_head * ow, ow).data(), n, dq.data(), dk.data(), dv.data());
+  scatter(dq, grad.dq, row, n, kv_head * qw, qw);
+  scatter(dk, grad.dk, row, n, kv_head * s.dk, s.dk);
+  scatter(dv, grad.dv, row, n, kv_head * s.dv, s.dv);
+}
+
+constexpr AttentionFns kRefFns{ref_fwd, ref_bwd};
+
+const AttentionFns& fns_for(const AttentionShape& s) {
+  return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
+}
+
+// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
+// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
+// Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
+size_t tasks_at_once(const AttentionShape& s, size_t total, Par par) {
+  return total >= 16 * s.kv_heads * static_cast<size_t>(par.threads()) ? s.kv_heads : 1;
+}
+
+template <class Count, class Run>
+void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par par, const Run& run) {
+  const size_t group = s.heads / s.kv_heads, block = attention_block(s);
+  const auto blocks = [&](size_t i) { return (count(i) * group + block - 1) / block; };
+  size_t total = 0;
+  for (size_t i = 0; i < seqs; ++i) total += blocks(i) * s.kv_heads;
+  const size_t step = tasks_at_once(s, total, par);
+  std::atomic<size_t> next{0};
+  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
+    size_t seq = 0, before = 0;
+    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
+      for (size_t i = first; i < std::min(total, first + step); ++i) {
+        while (i - before >= blocks(seq) * s.kv_heads) before += blocks(seq++) * s.kv_heads;
+        const size_t b = blocks(seq), at = (b - 1 - (i - before) % b) * block;
+        run(seq, (i - before) / b, at, std::min(at + block, count(seq) * group));
+      }
+  });
+}
+
+}  // namespace
+
+size_t attention_block(const AttentionShape& shape) { return fwd_columns(shape); }
+
+Impls<AttentionFns>& attention_impls() {
+  static Impls<AttentionFns> table("attention", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                   {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
+                                   {"ref", Isa::kBase, &kRefFns});
+  return table;
+}
+
+void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<const AttentionSeq> seqs,
+                   Mat<float> o, float* lse, Par par) {
+  const AttentionFns& f = fns_for(shape);
+  for_blocks(
+      shape, seqs.size(), [&](size_t s) { return seqs[s].count; }, par,
+      [&](size_t s, size_t kv_head, size_t begin, size_t end) {
+        f.fwd(shape, q, seqs[s], kv_head, begin, end, o, lse);
+      });
+}
+
+void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
+                          Par par) {
+  const AttentionFns& f = fns_for(shape);
+  const auto count = [&](size_t s) { return in.offsets[s + 1] - in.offsets[s]; };
+  for_blocks(shape, in.seqs(), count, par, [&](size_t s, size_t kv_head, size_t begin, size_t end) {
+    const size_t row = in.offsets[s];
+    const KvSegment all{in.k.row(row), in.v.row(row), count(s), 0, in.k.stride, in.v.stride};
+    f.fwd(shape, in.q, {row, count(s), 0, {&all, 1}}, kv_head, begin, end, o, lse);
+  });
+}
+
+void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
+                          Mat<const float> dout, const AttentionGrad& grad, Par par) {
+  const AttentionFns& f = fns_for(shape);
+  const size_t total = in.seqs() * shape.kv_heads, step = tasks_at_once(shape, total, par);
+  std::atomic<size_t> next{0};
+  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
+    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
+      for (size_t i = first; i < std::min(total, first + step); ++i)
+        f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads);
+  });
+}
+
+}  // namespace braid
+#endif

@@ -1,0 +1,86 @@
+// attention - causal softmax attention with grouped queries and a sliding window.
+//   o_i = sum_j p_ij v_j     p_ij = exp(scale q_i . k_j - lse_i)     lse_i = log sum_j exp(scale q_i . k_j)
+// over the keys j a query at position i sees: j <= i, and i - j < window unless window is 0. Query head h
+// reads kv head h / (heads / kv_heads). A query that sees nothing gives o = 0, lse = -inf.
+// arXiv:1706.03762 eq. (1), computed in tiles as in arXiv:2205.14135; no T x T matrix is ever stored.
+// Symbols: docs/notation.md   Backward and tiling: docs/math/attention.md
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+struct AttentionShape {
+  size_t heads, kv_heads;  // kv_heads divides heads
+  size_t dk, dv;           // above kAttentionMaxDim only the reference runs
+  size_t window = 0;       // 0 = all; else a query sees itself and the window - 1 positions before it
+  float scale = 1;
+};
+inline constexpr size_t kAttentionMaxDim = 512;
+
+// Cached rows at positions first .. first + count - 1; a row holds kv_heads * dk (dv) numbers.
+struct KvSegment {
+  const float* k;
+  const float* v;
+  size_t count;
+  int64_t first;
+  size_t k_stride, v_stride;
+};
+
+// Rows begin .. begin + count - 1 of q and o, at positions first ..; their keys, which include their own, lie
+// in any number of segments in any order (rings, pages).
+struct AttentionSeq {
+  size_t begin, count;
+  int64_t first;
+  std::span<const KvSegment> kv;
+};
+
+// q: [N, heads * dk], o: [N, heads * dv], lse: [N * heads] or null. Any mix of prefill pieces and single
+// steps; rows of no sequence are left alone.
+void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<const AttentionSeq> seqs,
+                   Mat<float> o, float* lse, Par par = {});
+
+// Ragged batch for training: sequence s is rows offsets[s] .. offsets[s + 1] - 1, at positions 0 ... Any of
+// the matrices may be a view into a wider one.
+struct AttentionPacked {
+  Mat<const float> q, k, v;  // [N, heads * dk], [N, kv_heads * dk], [N, kv_heads * dv]
+  std::span<const uint32_t> offsets;
+  size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+};
+
+struct AttentionSaved {
+  Mat<const float> o;  // [N, heads * dv]
+  const float* lse;    // [N * heads]
+};
+
+struct AttentionGrad {  // all overwritten
+  Mat<float> dq, dk, dv;
+};
+
+void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
+                          Par par = {});
+void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
+                          Mat<const float> dout, const AttentionGrad& grad, Par par = {});
+
+// A column is one query: column c of a sequence is query row c / group, head kv_head * group + c % group,
+// with group = heads / kv_heads.
+struct AttentionFns {
+  // Columns [begin, end), at most attention_block(shape), of one kv head.
+  void (*fwd)(const AttentionShape&, Mat<const float> q, const AttentionSeq&, size_t kv_head, size_t begin,
+              size_t end, Mat<float> o, float* lse);
+  // Sequence s of the batch, one kv head.
+  void (*bwd)(const AttentionShape&, const AttentionPacked&, const AttentionSaved&, Mat<const float> dout,
+              const AttentionGrad&, size_t s, size_t kv_head);
+};
+size_t attention_block(const AttentionShape& shape);
+Impls<AttentionFns>& attention_impls();
+std::vector<CheckRow> attention_check();
+std::vector<BenchCase> attention_bench();
+
+}  // namespace braid

@@ -1,0 +1,175 @@
+#include "kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/attention/attention_ref.h"
+#include "kernels/common/op_test.h"
+
+namespace braid {
+namespace {
+
+using C = std::complex<double>;
+
+// The reference's backward against the complex step, for every input.
+TEST(Attention, RefBackwardEqualsComplexStep) {
+  for (const size_t window : {0, 3}) {
+    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6};
+    const size_t n = 6, nq = n * d.heads * d.dk, nk = n * d.kv_heads * d.dk, nv = n * d.kv_heads * d.dv,
+                 no = n * d.heads * d.dv;
+    std::vector<C> q = random_complex(nq, 1), k = random_complex(nk, 2), v = random_complex(nv, 3),
+                   dout = random_complex(no, 4), o(no), lse(n * d.heads), dq(nq), dk(nk), dv(nv);
+    const auto loss = [&] {
+      ref::attention_fwd<C>(d, q.data(), k.data(), v.data(), n, n, 0, nullptr, o.data(), lse.data());
+      return dot(o, dout);
+    };
+    loss();
+    ref::attention_bwd<C>(d, q.data(), k.data(), v.data(), o.data(), lse.data(), dout.data(), n, dq.data(),
+                          dk.data(), dv.data());
+    expect_gradient(q, dq, loss);
+    expect_gradient(k, dk, loss);
+    expect_gradient(v, dv, loss);
+  }
+}
+
+TEST(Attention, EveryImplementationEqualsTheReference) {
+  expect_all_impls(attention_impls(), attention_check);
+}
+
+struct Batch {
+  AttentionShape shape{4, 2, 24, 32, 20, 0.2f};
+  std::vector<uint32_t> offsets{0, 100, 100, 101, 160, 460};
+  size_t rows = 460, qw = 96, kw = 48, vw = 64, ow = 128;
+  std::vector<float> q = random_vector(rows * qw, 1), k = random_vector(rows * kw, 2),
+                     v = random_vector(rows * vw, 3), dout = random_vector(rows * ow, 4);
+
+  // o, dq, dk, dv behind each other.
+  std::vector<float> run(Par par) const {
+    std::vector<float> out(rows * (ow + qw + kw + vw), NAN), lse(rows * shape.heads, NAN);
+    float *o = out.data(), *dq = o + rows * ow, *dk = dq + rows * qw, *dv = dk + rows * kw;
+    const AttentionPacked in{{q.data(), rows, qw}, {k.data(), rows, kw}, {v.data(), rows, vw}, offsets};
+    attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par);
+    attention_packed_bwd(shape, in, {{o, rows, ow}, lse.data()}, {dout.data(), rows, ow},
+                         {{dq, rows, qw}, {dk, rows, kw}, {dv, rows, vw}}, par);
+    return out;
+  }
+};
+
+TEST(Attention, ThreadsDoNotChangeABit) {
+  const Batch b;
+  ThreadPool pool(3);
+  const std::vector<float> alone = b.run({});
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+}
+
+// Sequences of a mixed batch do not disturb each other: a prefill piece and two steps at once equal each
+// alone, bit by bit.
+TEST(Attention, AMixedBatchEqualsItsParts) {
+  const AttentionShape shape{2, 1, 16, 16, 0, 0.25f};
+  const size_t rows = 90, w = 32;
+  const std::vector<float> q = random_vector(rows * w, 1), k = random_vector(rows * 16, 2),
+                           v = random_vector(rows * 16, 3);
+  const KvSegment keys[] = {{k.data() + 50 * 16, v.data() + 50 * 16, 40, 50, 16, 16},
+                            {k.data(), v.data(), 50, 0, 16, 16}};
+  const AttentionSeq seqs[] = {{2, 75, 15, keys}, {0, 1, 89, keys}, {1, 1, 60, keys}};
+  std::vector<float> together(rows * w, 7.0f), apart(rows * w, 7.0f), lse(rows * 2);
+  ThreadPool pool(2);
+  attention_fwd(shape, {q.data(), rows, w}, seqs, {together.data(), rows, w}, lse.data(), Par(pool));
+  for (const AttentionSeq& s : seqs)
+    attention_fwd(shape, {q.data(), rows, w}, {&s, 1}, {apart.data(), rows, w}, nullptr);
+  EXPECT_EQ(together, apart);
+  EXPECT_EQ(together.back(), 7.0f);  // a row of no sequence
+}
+
+// Queries whose keys are all absent, outside the window or infinitely unlikely give zeros, never NaN.
+TEST(Attention, NothingVisibleGivesZeros) {
+  for (const ImplTable::Row& row : attention_impls().rows()) {
+    if (!attention_impls().force(row.name)) continue;
+    for (const size_t count : {1, 20}) {
+      const size_t d = 8;
+      const std::vector<float> q(count * d, 1.0f), v(30 * d, 1.0f);
+      std::vector<float> k(30 * d, 1.0f), o(count * d, NAN), lse(count, NAN);
+      const KvSegment early{k.data(), v.data(), 30, 0, d, d}, late{k.data(), v.data(), 30, 500, d, d};
+      const std::vector<KvSegment> both{early, late};
+      const AttentionSeq unseen{0, count, 100, both}, plain{0, count, 30, {&early, 1}};
+      const auto expect_zeros = [&](const AttentionSeq& seq, size_t window) {
+        attention_fwd({1, 1, d, d, window, 1.0f}, {q.data(), count, d}, {&seq, 1}, {o.data(), count, d},
+                      lse.data());
+        for (const float x : o) EXPECT_EQ(x, 0.0f) << row.name;
+        for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << row.name;
+      };
+      expect_zeros(unseen, 16);
+      std::fill(k.begin(), k.end(), -HUGE_VALF);
+      expect_zeros(plain, 0);
+    }
+  }
+  attention_impls().unforce();
+}
+
+// NaN in an input must come out, so that divergence shows.
+TEST(Attention, NanComesThrough) {
+  for (const size_t count : {1, 40}) {
+    const size_t d = 16;
+    std::vector<float> q(count * d, 1.0f), o(count * d, 0.0f);
+    const std::vector<float> k(count * d, 1.0f);
+    q[(count - 1) * d] = NAN;
+    const uint32_t offsets[] = {0, static_cast<uint32_t>(count)};
+    attention_packed_fwd({1, 1, d, d, 0, 1.0f},
+                         {{q.data(), count, d}, {k.data(), count, d}, {k.data(), count, d}, offsets},
+                         {o.data(), count, d}, nullptr);
+    EXPECT_TRUE(std::isnan(o.back()));
+    if (count > 1) {
+      EXPECT_EQ(o[0], 1.0f);
+    }
+  }
+}
+
+// Mutants of the reference that the checks' comparison must reject.
+struct Mutant : ::testing::Test {
+  ref::AttentionDims<double> d{4, 2, 6, 5, 7, 0.4};
+  size_t n = 30;
+  std::vector<double> q = to_double(random_vector(n * 24, 1)), k = to_double(random_vector(n * 12, 2)),
+                      v = to_double(random_vector(n * 10, 3)), dout = to_double(random_vector(n * 20, 4));
+
+  std::vector<double> forward(const ref::AttentionDims<double>& dims, const std::vector<double>& keys) {
+    std::vector<double> o(n * 20);
+    ref::attention_fwd<double>(dims, q.data(), keys.data(), v.data(), n, n, 0, nullptr, o.data(), nullptr);
+    return o;
+  }
+  static bool passes(const std::vector<double>& mutant, const std::vector<double>& want, Tol tol) {
+    return within(compare<double, double>(mutant, want), tol);
+  }
+};
+
+TEST_F(Mutant, WindowOffByOneFails) {
+  const std::vector<double> want = forward(d, k);
+  EXPECT_TRUE(passes(forward(d, k), want, kTolF32));
+  d.window += 1;
+  EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
+}
+
+TEST_F(Mutant, WrongKvHeadFails) {
+  const std::vector<double> want = forward(d, k);
+  std::vector<double> swapped = k;  // head h reads kv head h % kv_heads: heads 1 and 2 change sides
+  for (size_t i = 0; i < n; ++i)
+    std::swap_ranges(&swapped[i * 12], &swapped[i * 12 + 6], &swapped[i * 12 + 6]);
+  EXPECT_FALSE(passes(forward(d, swapped), want, kTolF32));
+}
+
+TEST_F(Mutant, MissingDeltaFails) {
+  std::vector<double> o(n * 20), lse(n * 4), none(n * 20, 0.0), dq(n * 24), dk(n * 12), dv(n * 10);
+  ref::attention_fwd<double>(d, q.data(), k.data(), v.data(), n, n, 0, nullptr, o.data(), lse.data());
+  const auto backward = [&](const std::vector<double>& out) {
+    ref::attention_bwd<double>(d, q.data(), k.data(), v.data(), out.data(), lse.data(), dout.data(), n,
+                               dq.data(), dk.data(), dv.data());
+    return std::pair(dq, dk);
+  };
+  const auto [dq_want, dk_want] = backward(o);
+  const auto [dq_mutant, dk_mutant] = backward(none);  // o only enters through delta
+  EXPECT_FALSE(passes(dq_mutant, dq_want, kTolF32Grad));
+  EXPECT_FALSE(passes(dk_mutant, dk_want, kTolF32Grad));
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,240 @@
+// Small f32 matrix products on strided row-major operands, for use inside kernels. Included once per target
+// like simd-inl.h.
+//   gemm_nn<Into::kOverwrite>(m, n, k, a, lda, b, ldb, c, ldc, alpha)    C  = alpha A B     A: [m, k]
+//   gemm_tn<Into::kAdd>      (m, n, k, a, lda, b, ldb, c, ldc, alpha)    C += alpha A^T B   A: [k, m]
+// B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
+// written. For A B^T call transpose() on B first.
+//
+// No packing and no blocking for caches: columns are walked in panels of two vectors, so the k x panel piece
+// of B should fit L1 and all of A L2. Row strides that are a multiple of 4 KiB map a panel of B to one cache
+// set; callers with such operands copy them first.
+#if defined(BRAID_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRAID_GEMM_INL_H_
+#undef BRAID_GEMM_INL_H_
+#else
+#define BRAID_GEMM_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <array>
+#include <utility>
+
+#include "kernels/common/into.h"
+#include "kernels/common/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace braid {
+namespace HWY_NAMESPACE {
+
+// Register tile: rows x two vectors of accumulators, two vectors of B and one broadcast of A. 2 FMA ports x 4
+// cycles need at least 8 accumulators.
+constexpr size_t kGemmVecs = 2;
+#if HWY_TARGET <= HWY_AVX3
+constexpr size_t kGemmRows = 8;  // 16 + 2 + 1 of 32 registers; more rows gain nothing and cost compile time
+#elif HWY_TARGET <= HWY_AVX2
+constexpr size_t kGemmRows = 6;  // 12 + 2 + 1 of 16 registers
+#else
+constexpr size_t kGemmRows = 4;  // without FMA each product needs a register
+#endif
+
+struct GemmArgs {
+  size_t k;
+  const float* a;
+  size_t lda;
+  const float* b;
+  size_t ldb;
+  float* c;
+  size_t ldc;
+  float alpha;
+  Into into;
+};
+
+// The first n < Lanes(d) numbers at p, then zeros.
+HWY_INLINE VFull load_first(Full d, const float* p, size_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+#else
+  HWY_ALIGN float pad[hn::MaxLanes(Full())] = {};
+  for (size_t i = 0; i < n; ++i) pad[i] = p[i];
+  return hn::Load(d, pad);
+#endif
+}
+
+HWY_INLINE void store_first(VFull v, Full d, float* p, size_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#else
+  HWY_ALIGN float pad[hn::MaxLanes(Full())];
+  hn::Store(v, d, pad);
+  for (size_t i = 0; i < n; ++i) p[i] = pad[i];
+#endif
+}
+
+enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of a vector
+
+// `groups` tiles of kRows rows below each other. With one vector of columns the second half of the
+// accumulators takes every other k, so that there are enough of them.
+template <size_t kRows, bool kTransA, GemmCols kCols>
+HWY_NOINLINE void gemm_strip(const GemmArgs& g, size_t row, size_t groups, size_t col, size_t width) {
+  const Full d;
+  const size_t lanes = hn::Lanes(d), lda = g.lda, ldb = g.ldb;
+  constexpr bool kTwo = kCols == GemmCols::kTwoVectors;
+  const auto load = [&](const float* p) {
+    if constexpr (kCols == GemmCols::kTail)
+      return load_first(d, p, width);
+    else
+      return hn::LoadU(d, p);
+  };
+  const VFull alpha = hn::Set(d, g.alpha);
+  for (; groups > 0; --groups, row += kRows) {
+    VFull acc0[kRows], acc1[kRows];
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
+    const float* a = kTransA ? g.a + row : g.a + row * lda;
+    const float* b = g.b + col;
+    const auto at = [&](size_t r) { return hn::Set(d, kTransA ? a[r] : a[r * lda]); };
+    const auto next = [&] { a += kTransA ? lda : 1, b += ldb; };
+    size_t k = g.k;
+    if constexpr (kTwo) {
+      for (; k > 0; --k, next()) {
+        const VFull b0 = load(b), b1 = load(b + lanes);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) {
+          const VFull x = at(r);
+          acc0[r] = hn::MulAdd(x, b0, acc0[r]);
+          acc1[r] = hn::MulAdd(x, b1, acc1[r]);
+        }
+      }
+    } else {
+      for (; k > 1; k -= 2) {
+        const VFull b0 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+        next();
+        const VFull b1 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc1[r] = hn::MulAdd(at(r), b1, acc1[r]);
+        next();
+      }
+      if (k > 0) {
+        const VFull b0 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+      }
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
+    }
+    float* c = g.c + row * g.ldc + col;
+    const auto put = [&](VFull sum, float* to) {
+      const VFull old = g.into == Into::kAdd ? load(to) : hn::Zero(d);
+      if constexpr (kCols == GemmCols::kTail)
+        store_first(hn::MulAdd(sum, alpha, old), d, to, width);
+      else
+        hn::StoreU(hn::MulAdd(sum, alpha, old), d, to);
+    };
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r, c += g.ldc) {
+      put(acc0[r], c);
+      if constexpr (kTwo) put(acc1[r], c + lanes);
+    }
+  }
+}
+
+using GemmStrip = void (*)(const GemmArgs&, size_t row, size_t groups, size_t col, size_t width);
+
+template <bool kTransA, GemmCols kCols, size_t... rows>
+constexpr std::array<GemmStrip, sizeof...(rows)> gemm_strips(std::index_sequence<rows...>) {
+  return {gemm_strip<rows + 1, kTransA, kCols>...};
+}
+
+// All rows of one column panel, in tiles whose heights differ by at most one: 64 rows are 9 x 6 + 2 x 5, not
+// 10 x 6 + 4, and 4 rows would leave the FMA ports waiting.
+template <bool kTransA, GemmCols kCols>
+HWY_INLINE void gemm_panel(const GemmArgs& g, size_t m, size_t col, size_t width) {
+  static constexpr auto kStrips = gemm_strips<kTransA, kCols>(std::make_index_sequence<kGemmRows>());
+  const size_t tiles = (m + kGemmRows - 1) / kGemmRows, height = m / tiles, tall = m % tiles;
+  if (tall) kStrips[height](g, 0, tall, col, width);
+  kStrips[height - 1](g, tall * (height + 1), tiles - tall, col, width);
+}
+
+template <bool kTransA>
+HWY_INLINE void gemm(size_t m, size_t n, const GemmArgs& g) {
+  if (m == 0) return;
+  const size_t lanes = hn::Lanes(Full());
+  size_t col = 0;
+  for (; col + 2 * lanes <= n; col += 2 * lanes) gemm_panel<kTransA, GemmCols::kTwoVectors>(g, m, col, 0);
+  if (col + lanes <= n) {
+    gemm_panel<kTransA, GemmCols::kOneVector>(g, m, col, 0);
+    col += lanes;
+  }
+  if (col < n) gemm_panel<kTransA, GemmCols::kTail>(g, m, col, n - col);
+}
+
+template <Into into>
+HWY_INLINE void gemm_nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+                        float* c, size_t ldc, float alpha = 1.0f) {
+  gemm<false>(m, n, {k, a, lda, b, ldb, c, ldc, alpha, into});
+}
+
+template <Into into>
+HWY_INLINE void gemm_tn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+                        float* c, size_t ldc, float alpha = 1.0f) {
+  gemm<true>(m, n, {k, a, lda, b, ldb, c, ldc, alpha, into});
+}
+
+// Rows r, r + 4, .. of 4 numbers each, one per 128-bit block.
+HWY_INLINE VFull load_blocks(Full d, const float* p, size_t stride) {
+  const hn::CappedTag<float, 4> d4;
+#if HWY_TARGET <= HWY_AVX3
+  const hn::CappedTag<float, 8> d8;
+  const auto low = hn::Combine(d8, hn::LoadU(d4, p + 4 * stride), hn::LoadU(d4, p));
+  const auto high = hn::Combine(d8, hn::LoadU(d4, p + 12 * stride), hn::LoadU(d4, p + 8 * stride));
+  return hn::Combine(d, high, low);
+#elif HWY_TARGET <= HWY_AVX2
+  return hn::Combine(d, hn::LoadU(d4, p + 4 * stride), hn::LoadU(d4, p));
+#else
+  (void)stride;
+  (void)d;
+  return hn::LoadU(d4, p);
+#endif
+}
+
+// to[j][i] = scale * from[i][j] for i < rows, j < cols.
+HWY_INLINE void transpose(size_t rows, size_t cols, const float* from, size_t from_stride, float* to,
+                          size_t to_stride, float scale = 1.0f) {
+  const Full d;
+  const hn::RepartitionToWide<Full> dw;
+  const size_t lanes = hn::Lanes(d), whole_cols = cols / 4 * 4;
+  const VFull factor = hn::Set(d, scale);
+  size_t i = 0;
+  for (; i + lanes <= rows; i += lanes) {
+    size_t j = 0;
+    for (; j < whole_cols; j += 4) {
+      const float* p = from + i * from_stride + j;
+      const VFull r0 = load_blocks(d, p, from_stride), r1 = load_blocks(d, p + from_stride, from_stride),
+                  r2 = load_blocks(d, p + 2 * from_stride, from_stride),
+                  r3 = load_blocks(d, p + 3 * from_stride, from_stride);
+      // 4 x 4 transpose within each block.
+      const auto lo01 = hn::BitCast(dw, hn::InterleaveLower(d, r0, r1)),
+                 lo23 = hn::BitCast(dw, hn::InterleaveLower(d, r2, r3)),
+                 hi01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1)),
+                 hi23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
+      float* t = to + j * to_stride + i;
+      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveLower(dw, lo01, lo23))), d, t);
+      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveUpper(dw, lo01, lo23))), d, t + to_stride);
+      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveLower(dw, hi01, hi23))), d, t + 2 * to_stride);
+      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveUpper(dw, hi01, hi23))), d, t + 3 * to_stride);
+    }
+    for (; j < cols; ++j)
+      for (size_t r = i; r < i + lanes; ++r) to[j * to_stride + r] = scale * from[r * from_stride + j];
+  }
+  for (; i < rows; ++i)
+    for (size_t j = 0; j < cols; ++j) to[j * to_stride + i] = scale * from[i * from_stride + j];
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace braid
+HWY_AFTER_NAMESPACE();
+
+#endif
