@@ -1,9 +1,16 @@
-# Every test binary runs on the best path; the kernels' also with each lower instruction set forced.
-include(GoogleTest)
+# `fast`: everything `make test` runs. `threads`: what ThreadSanitizer should see. The kernels' tests force every instruction
+# set the machine has by themselves; test_levels runs the rest of the fast tests on the lowest, too.
 get_property(all_targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 foreach(t ${all_targets})
   if(t MATCHES "^test_")
     add_test(NAME ${t} COMMAND ${t} --gtest_brief=1)
-    set_tests_properties(${t} PROPERTIES LABELS fast)
+    set_tests_properties(${t} PROPERTIES LABELS fast TIMEOUT 600)
+  endif()
+endforeach()
+foreach(t test_base test_kernels test_model test_train test_infer)
+  if(TARGET ${t})
+    set_tests_properties(${t} PROPERTIES LABELS "fast;threads")
+    add_test(NAME ${t}_base_isa COMMAND ${t} --gtest_brief=1)
+    set_tests_properties(${t}_base_isa PROPERTIES LABELS fast TIMEOUT 600 ENVIRONMENT BRAID_ISA=base)
   endif()
 endforeach()

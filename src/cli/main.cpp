@@ -1,1 +1,195 @@
-int main() { return 0; }
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/cpu.h"
+#include "base/interrupt.h"
+#include "base/nearest.h"
+#include "cli/cli.h"
+#include "cli/version.h"
+#include "kernels/registry.h"
+
+namespace braid {
+
+std::span<const Verb> all_verbs() {
+  static constexpr std::array kVerbs{
+      Verb{"demo", "train a small model on an embedded text for about a minute and sample from it",
+           define_demo},
+      Verb{"train", "train a model on a task or a text", define_train},
+      Verb{"generate", "continue a prompt", define_generate},
+      Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
+      Verb{"info", "what a model is made of: parameters, flops, state", define_info},
+      Verb{"verify", "check every kernel and the model on this machine against the reference", define_verify},
+      Verb{"bench", "time matrix products, kernels or training steps, after checking that they are right",
+           define_bench},
+      Verb{"kernels", "which implementation of each op is used here, and why not the others", define_kernels},
+      Verb{"tasks", "list the synthetic tasks, or show samples of one", define_tasks},
+      Verb{"archs", "list architectures, sizes and mixers with their settings", define_archs},
+  };
+  return kVerbs;
+}
+
+int fail(const Error& error, int code) {
+  std::fflush(stdout);
+  fmt::print(stderr, "braid: {}\n", error.what);
+  if (!error.fix.empty()) fmt::print(stderr, "  -> {}\n", error.fix);
+  return code;
+}
+
+int wrong_use(const Error& error) { return fail(error, kWrongUse); }
+
+void print_json(const Json& j) {
+  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+int resolve_threads(int64_t asked) {
+  return asked > 0 ? static_cast<int>(std::min<int64_t>(asked, 1024)) : cpu_count();
+}
+
+Result<std::vector<int32_t>> parse_ids(const std::string& text, const std::string& option) {
+  std::vector<int32_t> ids;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, comma - at);
+    if (item.empty() || item.size() > 9 || item.find_first_not_of("0123456789") != std::string::npos)
+      return Error{fmt::format("{} {}: '{}' is not a whole number", option, text, item),
+                   "write numbers with commas between, e.g. 1,2,3"};
+    ids.push_back(std::stoi(item));
+    at = comma + 1;
+  }
+  return ids;
+}
+
+namespace {
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& n : o->get_lnames()) names.push_back("--" + n);
+  return names;
+}
+
+// An option nobody knows, with the nearest that exists. CLI11 would only say that it was not expected.
+Status check_option_names(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> names = option_names(app);
+  for (int i = 2; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (!arg.starts_with("--") || arg == "--") continue;
+    const std::string name = arg.substr(0, arg.find('='));
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      return Error{fmt::format("{}: there is no option {}", app.get_name(), name),
+                   fmt::format("{} See: braid {} --help", suggest(name, names), app.get_name())};
+    // The word after an option with a value is that value, whatever it looks like.
+    const CLI::Option* o = app.get_option_no_throw(name);
+    if (o && o->get_expected_min() > 0 && arg.find('=') == std::string::npos) ++i;
+  }
+  return {};
+}
+
+// BRAID_ISA and BRAID_KERNEL are read deep inside; a misspelt one must not be ignored.
+Status check_environment() {
+  if (const char* isa = std::getenv("BRAID_ISA"); isa && !isa_from_name(isa))
+    return Error{fmt::format("BRAID_ISA={}: no such instruction set", isa), "use base, avx2, avx512 or amx"};
+  const char* env = std::getenv("BRAID_KERNEL");
+  for (std::string rest = env ? env : ""; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    const std::string item = rest.substr(0, comma), op = item.substr(0, item.find('='));
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    std::vector<std::string> ops, impls;
+    for (const OpEntry& e : all_ops()) {
+      ops.emplace_back(e.name);
+      if (e.name != op) continue;
+      for (const ImplTable::Row& row : e.impls().rows()) impls.emplace_back(row.name);
+    }
+    if (impls.empty()) return Error{fmt::format("BRAID_KERNEL: there is no op '{}'", op), suggest(op, ops)};
+    const std::string impl = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
+    bool usable = false;
+    for (const OpEntry& e : all_ops())
+      if (e.name == op)
+        for (const ImplTable::Row& row : e.impls().rows())
+          usable |= row.name == impl && row.needs <= detected_isa();
+    if (!usable)
+      return Error{fmt::format("BRAID_KERNEL: op '{}' cannot use '{}' on this machine", op, impl),
+                   suggest(impl, impls)};
+  }
+  return {};
+}
+
+// docs/cli.md, from the same options that the parser uses.
+void print_markdown(CLI::App& app) {
+  fmt::print("# Command line\n\nGenerated by `braid --markdown`; a test fails if it is stale.\n\n");
+  fmt::print(
+      "`braid VERB [options]`. Exit code 0: done; 1: failed; 2: wrong use. Environment: "
+      "`BRAID_ISA=base|avx2|avx512|amx` limits the "
+      "instructions used, `BRAID_KERNEL=op=impl,...` forces implementations by name.\n");
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    fmt::print("\n## braid {}\n\n{}\n\n| option | default | meaning |\n|---|---|---|\n", sub->get_name(),
+               sub->get_description());
+    for (const CLI::Option* o : sub->get_options()) {
+      if (o->get_lnames().empty() && o->get_snames().empty()) {
+        fmt::print("| `{}` | {} | {} |\n", o->get_name(true), o->get_default_str(), o->get_description());
+      } else if (o->get_lnames().front() != "help") {
+        fmt::print("| `--{}` | {} | {} |\n", o->get_lnames().front(), o->get_default_str(),
+                   o->get_description());
+      }
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Braid: train and run hybrid sequence models on CPUs.");
+  app.name("braid");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", std::string("braid ") + kVersion);
+  bool markdown = false;
+  app.add_flag("--markdown", markdown, "print the command line reference")->group("");
+  std::function<int()> chosen;
+  std::vector<std::string> verbs;
+  for (const Verb& v : all_verbs()) {
+    CLI::App* sub = app.add_subcommand(v.name, v.summary);
+    std::function<int()> action = v.define(*sub);
+    sub->callback([&chosen, action] { chosen = action; });
+    verbs.emplace_back(v.name);
+  }
+  if (argc > 1 && argv[1][0] != '-') {
+    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end())
+      return wrong_use(
+          {fmt::format("there is no verb '{}'", argv[1]), suggest(argv[1], verbs) + " See: braid --help"});
+    if (Status s = check_option_names(*app.get_subcommand(argv[1]), argc, argv); !s)
+      return wrong_use(s.error());
+  } else if (argc > 1 && std::string(argv[1]).starts_with("--")) {
+    if (const auto known = option_names(app); std::find(known.begin(), known.end(), argv[1]) == known.end())
+      return wrong_use(
+          {fmt::format("there is no option {}", argv[1]), suggest(argv[1], known) + " See: braid --help"});
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    for (const CLI::App* sub : app.get_subcommands()) return fmt::print("{}", sub->help()), kOk;
+    return fmt::print("{}", app.help()), kOk;
+  } catch (const CLI::CallForVersion& v) {
+    return fmt::print("{}\n", v.what()), kOk;
+  } catch (const CLI::ParseError& e) {
+    return wrong_use(
+        {e.what(), fmt::format("See: braid {}--help",
+                               argc > 1 && argv[1][0] != '-' ? std::string(argv[1]) + " " : "")});
+  }
+  if (markdown) return print_markdown(app), kOk;
+  if (!chosen) return fmt::print("{}", app.help()), kOk;
+  if (Status s = check_environment(); !s) return wrong_use(s.error());
+  return chosen();
+}
+
+}  // namespace
+}  // namespace braid
+
+int main(int argc, char** argv) {
+  try {
+    return braid::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return braid::fail({"out of memory", "use a smaller model, batch or length"});
+  }
+}

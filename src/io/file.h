@@ -63,6 +63,9 @@ class AtomicFile {
 Status write_atomic(const std::string& path, std::span<const std::byte> bytes);
 Status write_atomic(const std::string& path, std::string_view text);
 
+// Adds a line to a log; the file is made if it is not there.
+Status append_line(const std::string& path, std::string_view line);
+
 Status make_dirs(const std::string& path);    // with parents; fine if it exists
 Status remove_tree(const std::string& path);  // does not follow links; fine if there is nothing
 

@@ -121,13 +121,19 @@ Result<json> parse_json(std::string_view text, const std::string& name, Duplicat
   return std::move(builder.root);
 }
 
-Result<json> load_json(const std::string& path, DuplicateKeys duplicates) {
+Result<json> load_sorted_json(const std::string& path, DuplicateKeys duplicates) {
   const auto text = read_text(path);
   if (!text) return text.error();
   return parse_json(*text, path, duplicates);
 }
 
-Status save_json(const std::string& path, const json& value) {
+Result<Json> load_json(const std::string& path) {
+  Result<json> sorted = load_sorted_json(path);
+  if (!sorted) return sorted.error();
+  return Json(*sorted);
+}
+
+Status save_json(const std::string& path, const Json& value) {
   std::string text;
   try {
     text = value.dump(2) + "\n";

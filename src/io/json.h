@@ -9,17 +9,22 @@
 
 namespace braid {
 
+// What the project reads and writes as JSON: keys stay in the order they were put in.
+using Json = nlohmann::ordered_json;
+
 inline constexpr size_t kMaxJsonDepth = 200;  // deeper is refused: much of what walks JSON recurses
 
 enum class DuplicateKeys : bool { kLastWins, kRefuse };
 
+// With sorted keys: finding one of many is fast.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& name_for_errors,
                                   DuplicateKeys duplicates = DuplicateKeys::kLastWins);
-Result<nlohmann::json> load_json(const std::string& path,
-                                 DuplicateKeys duplicates = DuplicateKeys::kLastWins);
+Result<nlohmann::json> load_sorted_json(const std::string& path,
+                                        DuplicateKeys duplicates = DuplicateKeys::kLastWins);
+Result<Json> load_json(const std::string& path);
 
 // Atomic, indented, with a newline at the end. NaN and infinity become null: JSON has no word for them.
-Status save_json(const std::string& path, const nlohmann::json& value);
+Status save_json(const std::string& path, const Json& value);
 
 // For files too large or too hostile to be built in memory: a handler of events. It refuses what it reads
 // with `return fail("why")`.

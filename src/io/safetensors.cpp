@@ -313,7 +313,7 @@ Result<SafeTensors> SafeTensors::read(const std::string& path) {
 }
 
 Result<SafeTensors> SafeTensors::read_sharded(const std::string& index_path) {
-  const auto index = load_json(index_path, DuplicateKeys::kRefuse);
+  const auto index = load_sorted_json(index_path, DuplicateKeys::kRefuse);
   if (!index) return index.error();
   const auto map = index->is_object() ? index->find("weight_map") : index->end();
   if (map == index->end() || !map->is_object() || map->empty())

@@ -1,6 +1,7 @@
 // Storage. A View looks at memory somebody else owns, a Tensor owns its memory, a Mat is what kernels take.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -29,6 +30,11 @@ struct Mat {
   Mat col_range(size_t begin, size_t end) const { return {data + begin, rows, end - begin, stride}; }
   bool contiguous() const { return stride == cols || rows <= 1; }
 };
+
+template <class T>
+void copy(Mat<const T> from, Mat<T> to) {
+  for (size_t r = 0; r < from.rows; ++r) std::copy_n(from.row(r), from.cols, to.row(r));
+}
 
 // Contiguous tensor of any dtype in memory owned elsewhere.
 struct View {

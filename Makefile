@@ -1,0 +1,42 @@
+# The two commands of the README are `make demo` and `make test`; each installs what is missing, builds, and does its job.
+BUILD := build
+
+.PHONY: all deps demo test check-dev check-tsan docs format clean
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD) braid
+
+$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json cmake/tests.cmake
+	tools/install_deps.sh
+	cmake --preset release
+
+deps:
+	tools/install_deps.sh
+
+demo: all
+	$(BUILD)/braid demo
+
+test: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+	ctest --test-dir $(BUILD) --output-on-failure -L fast
+
+# The same tests under AddressSanitizer and UndefinedBehaviorSanitizer, with every arena poisoned with NaN.
+check-dev:
+	tools/install_deps.sh
+	cmake --preset dev && ninja -C build-dev
+	ctest --test-dir build-dev --output-on-failure -L fast
+
+# The threaded tests under ThreadSanitizer.
+check-tsan:
+	tools/install_deps.sh
+	cmake --preset tsan && ninja -C build-tsan
+	ctest --test-dir build-tsan --output-on-failure -L threads
+
+docs: all
+	$(BUILD)/braid --markdown > docs/cli.md
+
+format:
+	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+clean:
+	rm -rf build build-dev build-tsan

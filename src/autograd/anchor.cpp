@@ -1,5 +1,0 @@
-// empty until filled
-namespace braid {
-void autograd_anchor();
-void autograd_anchor() {}
-}  // namespace braid

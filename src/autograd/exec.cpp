@@ -1,0 +1,92 @@
+#include "autograd/exec.h"
+
+#include <cstring>
+
+#include "kernels/elementwise/elementwise.h"
+
+namespace braid {
+
+void Profile::add(const Profile& other) {
+  for (const auto& [op, e] : other.ops) {
+    Entry& to = ops[op];
+    to.forward += e.forward, to.backward += e.backward, to.calls += e.calls;
+  }
+}
+
+int Tape::new_slot(size_t rows, size_t cols) {
+  slots_.push_back({rows, cols});
+  return static_cast<int>(slots_.size()) - 1;
+}
+
+void Tape::record(std::string_view op, int out, std::function<void()> backward) {
+  nodes_.push_back({op, out, std::move(backward)});
+}
+
+Mat<float> Tape::grad(int slot) const {
+  check(slot >= 0 && slots_[slot].written, "Tape::grad: nothing was written");
+  return slots_[slot].grad;
+}
+
+Mat<float> Tape::take(size_t rows, size_t cols) {
+  std::vector<float*>& bin = free_[rows * cols];
+  if (bin.empty()) return arena_.mat(rows, cols);
+  float* p = bin.back();
+  bin.pop_back();
+  return {p, rows, cols};
+}
+
+Tape::Target Tape::target(int slot) {
+  if (slot < 0) return {{}, Into::kOverwrite};
+  Slot& s = slots_[slot];
+  const Into into = s.written ? Into::kAdd : Into::kOverwrite;
+  if (!s.grad.data) s.grad = take(s.rows, s.cols);
+  s.written = true;
+  return {s.grad, into};
+}
+
+void Tape::give(int from, int to) {
+  if (to < 0) return;
+  Slot &f = slots_[from], &t = slots_[to];
+  if (!t.written && !t.grad.data) {
+    t.grad = f.grad, t.written = true, t.borrowed = f.borrowed;
+    f.grad = {}, f.written = false;
+    return;
+  }
+  const Target out = target(to);
+  if (out.into == Into::kAdd)
+    add_to(f.grad, out.to);
+  else
+    copy<float>(f.grad, out.to);
+}
+
+void Tape::set_grad(int slot, Mat<float> grad) {
+  Slot& s = slots_[slot];
+  check(!s.written, "Tape::set_grad: a gradient is there already");
+  s.grad = grad, s.written = true, s.borrowed = true;
+}
+
+void Tape::backward(Profile* profile) {
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    // A node without a result (the loss) starts the pass; one whose result nobody used is skipped.
+    if (node.out >= 0 && !slots_[node.out].written) continue;
+    {
+      const OpTimer timer(profile, node.op, true);
+      node.backward();
+    }
+    if (node.out < 0) continue;
+    Slot& s = slots_[node.out];
+    if (s.grad.data && !s.borrowed) put(s.grad);
+    s.grad = {}, s.written = false;
+  }
+  clear();
+}
+
+void Tape::clear() {
+  slots_.clear();
+  nodes_.clear();
+  free_.clear();
+}
+
+}  // namespace braid

@@ -1,0 +1,157 @@
+// The executor runs ops; with a tape attached it records what backward needs, without one it keeps nothing.
+// Training and inference call the same model code through it.
+//
+//   Arena arena;
+//   Tape tape(arena);
+//   Exec exec({.arena = &arena, .params = &params, .grads = grads, .tape = &tape});
+//   Var y = linear(exec, x, w);            // ops.h
+//   tape.backward();                       // adds to grads
+//
+// The formulas are in kernels/<op>: nothing here knows any.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autograd/param.h"
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "base/rng.h"
+#include "kernels/common/into.h"
+#include "kernels/matmul/matmul.h"
+#include "tensor/arena.h"
+
+namespace braid {
+
+// A value and, when recording, the slot its gradient will have.
+struct Var {
+  Mat<float> v;
+  int slot = -1;  // -1: no gradient flows here
+  bool present() const { return v.data != nullptr; }
+};
+
+// Time by op and direction, for `braid bench train`.
+struct Profile {
+  struct Entry {
+    double forward = 0, backward = 0;
+    size_t calls = 0;
+  };
+  std::map<std::string_view, Entry> ops;
+  void add(const Profile& other);
+};
+
+// Adds the time until its end to a profile; does nothing without one.
+class OpTimer {
+ public:
+  OpTimer(Profile* profile, std::string_view op, bool backward)
+      : profile_(profile), op_(op), backward_(backward), start_(profile ? seconds_now() : 0) {}
+  ~OpTimer() {
+    if (!profile_) return;
+    Profile::Entry& e = profile_->ops[op_];
+    (backward_ ? e.backward : e.forward) += seconds_now() - start_;
+    e.calls += !backward_;
+  }
+  OpTimer(const OpTimer&) = delete;
+  OpTimer& operator=(const OpTimer&) = delete;
+
+ private:
+  Profile* profile_;
+  std::string_view op_;
+  bool backward_;
+  double start_;
+};
+
+// The recorded ops of one pass and the gradients of their results. Gradient buffers are recycled as soon as
+// the op that made the value has run backward, so that the ones in use stay in cache.
+class Tape {
+ public:
+  explicit Tape(Arena& arena) : arena_(arena) {}
+
+  int new_slot(size_t rows, size_t cols);
+
+  // `backward` runs when the gradient of slot `out` is complete; it is dropped if nothing contributed to it.
+  void record(std::string_view op, int out, std::function<void()> backward);
+
+  // For use inside a backward function:
+  Mat<float> grad(int slot) const;  // the complete gradient of a slot
+  struct Target {
+    Mat<float> to;  // data == nullptr: nobody wants it
+    Into into;
+  };
+  Target target(int slot);  // where to write a contribution, and whether to add
+  void give(int from,
+            int to);  // from's gradient is all that flows to `to`: handed over, or added if `to` has one
+  void set_grad(int slot, Mat<float> grad);   // the gradient lies in the caller's memory
+  Mat<float> take(size_t rows, size_t cols);  // a temporary, to be put back
+  void put(Mat<float> m) { free_[m.count()].push_back(m.data); }
+
+  void backward(Profile* profile = nullptr);  // runs everything recorded, last first, and clears the tape
+  void clear();
+
+ private:
+  struct Slot {
+    size_t rows, cols;
+    Mat<float> grad = {};
+    bool written = false, borrowed = false;
+  };
+  struct Node {
+    std::string_view op;
+    int out;
+    std::function<void()> backward;
+  };
+  Arena& arena_;
+  std::vector<Slot> slots_;
+  std::vector<Node> nodes_;
+  std::map<size_t, std::vector<float*>> free_;  // by number of floats
+};
+
+class Exec {
+ public:
+  struct Options {
+    Arena* arena = nullptr;
+    ParamSet* params = nullptr;
+    Par par = {};
+    Precision precision = Precision::kF32;
+    const bf16* params_bf16 = nullptr;  // the block in bf16; needed for Precision::kBf16
+    float* grads = nullptr;             // block of gradients, added to; needed when recording
+    Tape* tape = nullptr;
+    Profile* profile = nullptr;
+    const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
+    uint64_t dropout_index = 0;        // substream of this pass; each site takes the next
+  };
+  explicit Exec(const Options& o) : o_(o) {}
+
+  bool recording() const { return o_.tape != nullptr; }
+  Tape& tape() const { return *o_.tape; }
+  Arena& arena() const { return *o_.arena; }
+  const Par& par() const { return o_.par; }
+  Precision precision() const { return o_.precision; }
+  Profile* profile() const { return o_.profile; }
+  const Rng* dropout_rng() const { return o_.dropout_rng; }
+  uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
+
+  Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
+  Mat<const bf16> weight_bf16(size_t param) const {
+    const Param& p = (*o_.params)[param];
+    return {o_.params_bf16 + p.offset, p.rows(), p.cols()};
+  }
+  Mat<float> weight_grad(size_t param) const {
+    const Param& p = (*o_.params)[param];
+    return {o_.grads + p.offset, p.rows(), p.cols()};
+  }
+
+  // A result: memory from the arena, and a slot if its gradient can matter.
+  Var result(size_t rows, size_t cols, bool needs_grad = true) const {
+    return {o_.arena->mat(rows, cols), recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
+  }
+
+ private:
+  Options o_;
+  uint32_t dropout_site_ = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,328 @@
+#include "autograd/ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/swiglu/swiglu.h"
+
+namespace braid {
+namespace {
+
+// A matrix as a product takes it: f32, or rounded to bf16 once for all the products it enters.
+struct Operand {
+  Mat<const float> f;
+  Mat<const bf16> b = {};
+  Operand col_range(size_t begin, size_t end) const {
+    return {f.col_range(begin, end), b.data ? b.col_range(begin, end) : b};
+  }
+  Operand row_range(size_t begin, size_t end) const {
+    return {f.row_range(begin, end), b.data ? b.row_range(begin, end) : b};
+  }
+};
+
+Operand activation(const Exec& e, Mat<const float> x) {
+  if (e.precision() == Precision::kF32) return {x};
+  const Mat<bf16> b(e.arena().take<bf16>(x.count()).data(), x.rows, x.cols);
+  convert(x, b, e.par());
+  return {x, b};
+}
+
+Operand weight(const Exec& e, size_t param) {
+  return {e.weight(param), e.precision() == Precision::kBf16 ? e.weight_bf16(param) : Mat<const bf16>{}};
+}
+
+void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b, Mat<float> c, Into into) {
+  if (e.precision() == Precision::kF32)
+    matmul(form, a.f, b.f, c, into, e.par());
+  else
+    matmul(form, a.b, b.b, c, into, e.par());
+}
+
+// Where a branch is added to the residual stream: a copy when the tape needs the old value, in place when
+// not.
+Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
+  if (!residual.present()) return e.result(rows, cols);
+  if (!e.recording()) return residual;
+  const Var y = e.result(rows, cols);
+  copy<float>(residual.v, y.v);
+  return y;
+}
+
+Into into_of(Var residual) { return residual.present() ? Into::kAdd : Into::kOverwrite; }
+
+}  // namespace
+
+Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
+  const OpTimer timer(e.profile(), "embedding", false);
+  const Var y = e.result(ids.size(), e.weight(table).cols);
+  embedding_fwd(ids.data(), e.weight(table), y.v, e.par());
+  if (e.recording())
+    e.tape().record("embedding", y.slot, [e, ids, table, y] {
+      embedding_bwd(ids.data(), e.tape().grad(y.slot), e.weight_grad(table), e.par());
+    });
+  return y;
+}
+
+Var linear(Exec& e, Var x, size_t w, Var residual) {
+  const OpTimer timer(e.profile(), "linear", false);
+  const Operand xs = activation(e, x.v);
+  const Var y = onto(e, residual, x.v.rows, e.weight(w).rows);
+  product(e, MatmulForm::kNT, xs, weight(e, w), y.v, into_of(residual));
+  if (e.recording())
+    e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
+      Tape& t = e.tape();
+      const Operand dy = activation(e, t.grad(y.slot));
+      product(e, MatmulForm::kTN, dy, xs, e.weight_grad(w), Into::kAdd);
+      if (const auto [dx, into] = t.target(x.slot); dx.data)
+        product(e, MatmulForm::kNN, dy, weight(e, w), dx, into);
+      if (residual.present()) t.give(y.slot, residual.slot);
+    });
+  return y;
+}
+
+Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
+  const OpTimer timer(e.profile(), "linear", false);
+  size_t cols = 0;
+  for (const size_t w : ws) cols += e.weight(w).rows;
+  const Operand xs = activation(e, x.v);
+  const Var y = e.result(x.v.rows, cols);
+  size_t at = 0;
+  for (const size_t w : ws) {
+    const size_t out = e.weight(w).rows;
+    product(e, MatmulForm::kNT, xs, weight(e, w), y.v.col_range(at, at + out), Into::kOverwrite);
+    at += out;
+  }
+  if (e.recording())
+    e.tape().record("linear", y.slot, [e, x, xs, list = std::vector<size_t>(ws.begin(), ws.end()), y] {
+      Tape& t = e.tape();
+      const Operand dy = activation(e, t.grad(y.slot));
+      size_t from = 0;
+      for (const size_t w : list) {
+        const size_t out = e.weight(w).rows;
+        const Operand part = dy.col_range(from, from + out);
+        from += out;
+        product(e, MatmulForm::kTN, part, xs, e.weight_grad(w), Into::kAdd);
+        if (const auto [dx, into] = t.target(x.slot); dx.data)
+          product(e, MatmulForm::kNN, part, weight(e, w), dx, into);
+      }
+    });
+  return y;
+}
+
+Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
+  const size_t n = gu.v.rows, f = gu.v.cols / 2;
+  const SwigluIn in{gu.v.col_range(0, f), gu.v.col_range(f, 2 * f)};
+  const Var y = onto(e, residual, n, e.weight(w).rows);
+  const Arena::Mark mark = e.arena().mark();
+  const Mat<float> h = e.arena().mat(n, f);
+  {
+    const OpTimer timer(e.profile(), "swiglu", false);
+    swiglu_fwd(in, h, e.par());
+  }
+  {
+    const OpTimer timer(e.profile(), "linear", false);
+    product(e, MatmulForm::kNT, activation(e, h), weight(e, w), y.v, into_of(residual));
+  }
+  e.arena().release(mark);
+  if (e.recording())
+    e.tape().record("swiglu+linear", y.slot, [e, gu, in, w, y, residual, n, f] {
+      Tape& t = e.tape();
+      const Operand dy = activation(e, t.grad(y.slot));
+      const Mat<float> dh = t.take(n, f), h_again = t.take(n, f);
+      product(e, MatmulForm::kNN, dy, weight(e, w), dh, Into::kOverwrite);
+      // g and u are not needed again: their gradient takes their place.
+      const size_t rows = gu.v.rows;
+      swiglu_bwd(in, dh,
+                 {.dg = {gu.v.data, rows, f, gu.v.stride},
+                  .du = {gu.v.data + f, rows, f, gu.v.stride},
+                  .y = h_again},
+                 e.par());
+      product(e, MatmulForm::kTN, dy, activation(e, h_again), e.weight_grad(w), Into::kAdd);
+      t.put(dh), t.put(h_again);
+      if (gu.slot >= 0) t.set_grad(gu.slot, gu.v);
+      if (residual.present()) t.give(y.slot, residual.slot);
+    });
+  return y;
+}
+
+Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o) {
+  const OpTimer timer(e.profile(), "rmsnorm", false);
+  const Var y = e.result(x.v.rows, x.v.cols);
+  float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * o.groups).data() : nullptr;
+  const RmsNormIn in{.x = x.v, .w = e.weight(w).data, .groups = o.groups, .eps = o.eps, .offset = o.offset};
+  rmsnorm_fwd(in, y.v, rstd, e.par());
+  if (e.recording())
+    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, w] {
+      const auto [dx, into] = e.tape().target(x.slot);
+      rmsnorm_bwd(in, {rstd}, e.tape().grad(y.slot), {.dx = dx, .dx_mode = into, .dw = e.weight_grad(w).data},
+                  e.par());
+    });
+  return y;
+}
+
+Var add(Exec& e, Var a, Var b) {
+  const OpTimer timer(e.profile(), "add", false);
+  if (!e.recording()) {
+    add_to(b.v, a.v, e.par());
+    return a;
+  }
+  const Var y = e.result(a.v.rows, a.v.cols);
+  add(a.v, b.v, y.v, e.par());
+  e.tape().record("add", y.slot, [e, a, b, y] {
+    Tape& t = e.tape();
+    const Mat<float> dy = t.grad(y.slot);
+    if (const auto [db, into] = t.target(b.slot); db.data) {
+      if (into == Into::kAdd)
+        add_to(dy, db, e.par());
+      else
+        copy<float>(dy, db);
+    }
+    t.give(y.slot, a.slot);
+  });
+  return y;
+}
+
+Var dropout(Exec& e, Var x, float p) {
+  if (p <= 0 || !e.dropout_rng()) return x;
+  const OpTimer timer(e.profile(), "dropout", false);
+  const DropoutMask mask{.rng = *e.dropout_rng(), .index = e.next_dropout_site(), .p = p};
+  const Var y = e.result(x.v.rows, x.v.cols);
+  dropout(mask, x.v, y.v, e.par());
+  if (e.recording())
+    e.tape().record("dropout", y.slot, [e, mask, x, y] {
+      Tape& t = e.tape();
+      const Mat<float> dy = t.grad(y.slot);
+      dropout(mask, dy, dy, e.par());
+      t.give(y.slot, x.slot);
+    });
+  return y;
+}
+
+Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
+  if (which.size() == x.v.rows) return x;  // rows are chosen in order, so all of them are x itself
+  const OpTimer timer(e.profile(), "rows", false);
+  const Var y = e.result(which.size(), x.v.cols);
+  for (size_t i = 0; i < which.size(); ++i) std::copy_n(x.v.row(which[i]), x.v.cols, y.v.row(i));
+  if (e.recording())
+    e.tape().record("rows", y.slot, [e, x, y, which] {
+      const Mat<float> dy = e.tape().grad(y.slot);
+      const auto [dx, into] = e.tape().target(x.slot);
+      if (!dx.data) return;
+      if (into == Into::kOverwrite) std::fill_n(dx.data, dx.count(), 0.0f);
+      for (size_t i = 0; i < which.size(); ++i)
+        add_to(dy.row_range(i, i + 1), dx.row_range(which[i], which[i] + 1));
+    });
+  return y;
+}
+
+Var qk_prepare(Exec& e, Var qkv, std::span<const int32_t> positions, const QkOptions& o) {
+  const size_t q = o.heads * o.dk, k = o.kv_heads * o.dk;
+  struct Part {
+    size_t begin, end, heads;
+    int norm;
+    RmsNormIn in = {};
+    float* rstd = nullptr;
+  };
+  std::array<Part, 2> parts{Part{0, q, o.heads, o.q_norm}, Part{q, q + k, o.kv_heads, o.k_norm}};
+  if (!o.rope && o.q_norm < 0 && o.k_norm < 0) return qkv;
+  const OpTimer timer(e.profile(), "norm+rope", false);
+  for (Part& p : parts) {
+    const Mat<float> x = qkv.v.col_range(p.begin, p.end);
+    if (p.norm >= 0) {
+      Mat<const float> raw = x;
+      if (e.recording()) {  // the norm's backward reads its input, which is about to be overwritten
+        const Mat<float> kept = e.arena().mat(x.rows, x.cols);
+        copy<float>(x, kept);
+        raw = kept;
+        p.rstd = e.arena().take<float>(x.rows * p.heads).data();
+      }
+      p.in = {.x = raw,
+              .w = e.weight(p.norm).data,
+              .groups = o.norm_heads ? p.heads : 1,
+              .eps = o.norm.eps,
+              .offset = o.norm.offset};
+      rmsnorm_fwd(p.in, x, p.rstd, e.par());
+    }
+    if (o.rope)
+      rope_fwd({.x = x, .positions = positions.data(), .table = o.rope, .heads = p.heads}, x, e.par());
+  }
+  if (!e.recording() || qkv.slot < 0) return qkv;
+  const Var y{qkv.v, e.tape().new_slot(qkv.v.rows, qkv.v.cols)};
+  e.tape().record("norm+rope", y.slot, [e, qkv, y, parts, positions, rope = o.rope] {
+    Tape& t = e.tape();
+    const Mat<float> dy = t.grad(y.slot);
+    for (const Part& p : parts) {
+      const Mat<float> d = dy.col_range(p.begin, p.end);
+      if (rope)
+        rope_bwd({.x = d, .positions = positions.data(), .table = rope, .heads = p.heads}, d,
+                 Into::kOverwrite, e.par());
+      if (p.norm >= 0)
+        rmsnorm_bwd(p.in, {p.rstd}, d,
+                    {.dx = d, .dx_mode = Into::kOverwrite, .dw = e.weight_grad(p.norm).data}, e.par());
+    }
+    t.give(y.slot, qkv.slot);
+  });
+  return y;
+}
+
+Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const AttentionShape& s) {
+  const OpTimer timer(e.profile(), "attention", false);
+  const size_t q = s.heads * s.dk, k = s.kv_heads * s.dk, v = s.kv_heads * s.dv;
+  const AttentionPacked in{.q = qkv.v.col_range(0, q),
+                           .k = qkv.v.col_range(q, q + k),
+                           .v = qkv.v.col_range(q + k, q + k + v),
+                           .offsets = offsets};
+  const Var o = e.result(qkv.v.rows, s.heads * s.dv);
+  float* lse = e.recording() ? e.arena().take<float>(qkv.v.rows * s.heads).data() : nullptr;
+  attention_packed_fwd(s, in, o.v, lse, e.par());
+  if (e.recording())
+    e.tape().record("attention", o.slot, [e, s, in, qkv, o, lse, q, k, v] {
+      Tape& t = e.tape();
+      const auto [d, into] = t.target(qkv.slot);
+      if (!d.data) return;
+      check(into == Into::kOverwrite, "attention: qkv has another reader");
+      attention_packed_bwd(
+          s, in, {.o = o.v, .lse = lse}, t.grad(o.slot),
+          {.dq = d.col_range(0, q), .dk = d.col_range(q, q + k), .dv = d.col_range(q + k, q + k + v)},
+          e.par());
+    });
+  return o;
+}
+
+LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_t> targets,
+                                std::span<const float> weights) {
+  const OpTimer timer(e.profile(), "linear+cross-entropy", false);
+  const size_t n = x.v.rows, vocab = e.weight(w).rows;
+  LossResult r{.row_loss = e.arena().take<float>(n), .row_argmax = e.arena().take<int32_t>(n)};
+  const auto [dx, into] = e.recording() ? e.tape().target(x.slot) : Tape::Target{{}, Into::kOverwrite};
+  // About 256 K logits at a time: they stay in L2 from the product to the gradient.
+  const size_t block = std::clamp<size_t>((size_t{1} << 18) / vocab, 16, 1024);
+  const Operand xs = activation(e, x.v);
+  for (size_t begin = 0; begin < n; begin += block) {
+    const size_t end = std::min(n, begin + block);
+    const Arena::Mark mark = e.arena().mark();
+    const Mat<float> logits = e.arena().mat(end - begin, vocab);
+    const Operand part = xs.row_range(begin, end);
+    product(e, MatmulForm::kNT, part, weight(e, w), logits, Into::kOverwrite);
+    cross_entropy({.logits = logits, .target = targets.data() + begin, .weight = weights.data() + begin},
+                  {.loss = r.row_loss.data() + begin,
+                   .argmax = r.row_argmax.data() + begin,
+                   .dlogits = e.recording() ? logits : Mat<float>{}},
+                  e.par());
+    if (e.recording()) {
+      const Operand d = activation(e, logits);
+      product(e, MatmulForm::kTN, d, part, e.weight_grad(w), Into::kAdd);
+      if (dx.data) product(e, MatmulForm::kNN, d, weight(e, w), dx.row_range(begin, end), into);
+    }
+    e.arena().release(mark);
+  }
+  for (size_t i = 0; i < n; ++i) r.loss += static_cast<double>(weights[i]) * r.row_loss[i];
+  return r;
+}
+
+}  // namespace braid

@@ -1,0 +1,78 @@
+// What the verbs share: options from visit() functions, output, and how errors end the program.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "model/fields.h"
+
+namespace braid {
+
+enum ExitCode { kOk = 0, kFailed = 1, kWrongUse = 2 };
+
+// A verb adds its options to `app` and returns what to run once they are parsed.
+struct Verb {
+  const char *name, *summary;
+  std::function<int()> (*define)(CLI::App& app);
+};
+std::span<const Verb> all_verbs();
+
+std::function<int()> define_train(CLI::App& app);
+std::function<int()> define_generate(CLI::App& app);
+std::function<int()> define_logits(CLI::App& app);
+std::function<int()> define_info(CLI::App& app);
+std::function<int()> define_verify(CLI::App& app);
+std::function<int()> define_kernels(CLI::App& app);
+std::function<int()> define_tasks(CLI::App& app);
+std::function<int()> define_archs(CLI::App& app);
+std::function<int()> define_bench(CLI::App& app);
+std::function<int()> define_demo(CLI::App& app);
+
+// Adds each visited option to a command.
+class OptionAdder {
+ public:
+  explicit OptionAdder(CLI::App& app) : app_(app) {}
+  void operator()(const char* name, bool& value, const char* help) { app_.add_flag(name, value, help); }
+  void operator()(const char* name, std::vector<std::string>& value, const char* help) {
+    app_.add_option(name, value, help)->allow_extra_args(false);
+  }
+  template <class T>
+  void operator()(const char* name, T& value, const char* help) {
+    CLI::Option* o = app_.add_option(name, value, help)->take_last();
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (value.empty()) return;
+    }
+    o->capture_default_str();
+  }
+
+ private:
+  CLI::App& app_;
+};
+
+// The visited options as a JSON object, names without dashes.
+class OptionRecorder {
+ public:
+  Json record = Json::object();
+  template <class T>
+  void operator()(const char* name, T& value, const char*) {
+    record[name + 2] = value;
+  }
+};
+
+// Prints "braid: what" and the fix to stderr.
+int fail(const Error& error, int code = kFailed);
+int wrong_use(const Error& error);
+
+// One JSON object on a line of stdout.
+void print_json(const Json& j);
+
+int resolve_threads(int64_t asked);                                                          // 0: all cores
+Result<std::vector<int32_t>> parse_ids(const std::string& text, const std::string& option);  // "1,2,3"
+
+}  // namespace braid

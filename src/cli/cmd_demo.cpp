@@ -1,0 +1,87 @@
+#include <cstdio>
+
+#include "base/interrupt.h"
+#include "cli/cli.h"
+#include "cli/embedded.h"
+#include "cli/setup.h"
+#include "data/text.h"
+#include "infer/generate.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "train/trainer.h"
+
+namespace braid {
+namespace {
+
+int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
+  if (steps < 1) return wrong_use({"demo: --steps must be at least 1"});
+  TrainOptions o;
+  o.arch = "transformer", o.size = "1M", o.length = 128, o.batch = 32, o.steps = steps,
+  o.warmup = std::min<int64_t>(50, steps / 10);
+  o.lr = 3e-3, o.eval_every = std::max<int64_t>(1, steps / 3), o.checkpoint_every = steps, o.run = dir,
+  o.threads = threads_asked;
+  auto source =
+      TextSource::from_text(demo_text(), "embedded Shakespeare", {.length = static_cast<size_t>(o.length)});
+  if (!source) return fail(source.error());
+  const Result<ModelConfig> config = make_config(o, 256);
+  if (!config) return fail(config.error());
+  std::unique_ptr<Model> model = Model::create(*config);
+  model->init(0);
+  const int threads = resolve_threads(o.threads);
+  ThreadPool pool(threads);
+  // The demo's own folder starts afresh each time.
+  for (const char* part : {"/state", "/metrics.jsonl", "/model.safetensors"})
+    if (Status s = remove_tree(dir + part); !s) return fail(s.error());
+  if (Status s = make_dirs(dir); !s) return fail(s.error());
+  if (Status s = save_json(dir + "/config.json", to_json(*config)); !s) return fail(s.error());
+  if (Status s = save_json(dir + "/run.json", run_record(o, "braid demo", **source, *model, threads)); !s)
+    return fail(s.error());
+  fmt::print(
+      "Training a byte-level Transformer of {} parameters on {}, {} steps of {} x {} bytes, {} threads.\n",
+      model->params().count(), (*source)->describe(), steps, o.batch, o.length, threads);
+  std::fflush(stdout);
+  catch_interrupts();
+  Trainer trainer(*model, **source, pool, o);
+  const Result<TrainSummary> r = trainer.run(false, false);
+  if (!r) return fail(r.error());
+  if (r->interrupted)
+    return fail({fmt::format("interrupted at step {}", r->progression.step), "run braid demo again"});
+  fmt::print(
+      "\n{} bytes read in {}: held-out loss {:.3f} nats per byte ({:.2f} bits), next byte right {:.1f} % of "
+      "the time.\n\nA sample after \"ROMEO:\"\n\n",
+      r->progression.tokens, human_time(r->seconds), r->evaluation.loss, r->evaluation.loss / std::log(2.0),
+      100 * r->evaluation.accuracy());
+  Session session(*model, pool);
+  const std::string prompt = "ROMEO:";
+  const std::vector<int32_t> ids(prompt.begin(), prompt.end());
+  fmt::print("{}", prompt);
+  const Result<Generated> g = generate(
+      session, ids, {.sampler = {.temperature = 0.8f, .top_p = 0.95f}, .max_tokens = 400},
+      [](int32_t id) { return std::string(1, static_cast<char>(id)); },
+      [](std::string_view s) {
+        std::fwrite(s.data(), 1, s.size(), stdout);
+        std::fflush(stdout);
+      });
+  if (!g) return fail(g.error());
+  fmt::print(
+      "\n\nThe model is in {0}. Go on with:\n  braid generate --model {0} --prompt \"JULIET:\"\n  braid info "
+      "--model {0}\n",
+      dir);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_demo(CLI::App& app) {
+  struct Options {
+    std::string run = "runs/demo";
+    int64_t steps = 400, threads = 0;
+  };
+  auto o = std::make_shared<Options>();
+  app.add_option("--run", o->run, "folder for the run")->capture_default_str();
+  app.add_option("--steps", o->steps, "training steps")->capture_default_str();
+  app.add_option("--threads", o->threads, "threads; 0 = all cores")->capture_default_str();
+  return [o] { return run(o->run, o->steps, o->threads); };
+}
+
+}  // namespace braid

@@ -1,0 +1,102 @@
+#include <map>
+
+#include "cli/cli.h"
+#include "io/json.h"
+#include "model/model.h"
+#include "model/presets.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string model, arch, size = "tiny", config;
+  std::vector<std::string> set;
+  int64_t length = 2048, vocab = 256;
+  bool json = false, tensors = false;
+  template <class V>
+  void visit(V& v) {
+    v("--model", model, "model folder");
+    v("--arch", arch, "architecture instead of a folder; nothing is allocated");
+    v("--size", size, "its size");
+    v("--config", config, "a config.json instead");
+    v("--set", set, "change one value of the config; may be repeated");
+    v("--vocab", vocab, "vocabulary of --arch");
+    v("--length", length, "sequence length for flops and state");
+    v("--tensors", tensors, "list every parameter");
+    v("--json", json, "one JSON object");
+  }
+};
+
+// "layers.3.mixer.q_proj.weight" -> "mixer": where the parameters are.
+std::string part(const std::string& name) {
+  if (!name.starts_with("layers.")) return name.substr(0, name.find('.'));
+  const size_t at = name.find('.', 7) + 1;
+  return name.substr(at, name.find('.', at) - at);
+}
+
+Result<ModelConfig> config_of(const Options& o) {
+  Result<Json> json = !o.arch.empty() ? preset_config(o.arch, o.size, o.vocab)
+                                      : load_json(o.model.empty() ? o.config : o.model + "/config.json");
+  if (!json) return json.error();
+  for (const std::string& s : o.set)
+    if (Status status = apply_override(*json, s); !status) return status.error();
+  return parse_config(*json, !o.arch.empty()   ? o.arch
+                             : o.model.empty() ? o.config
+                                               : o.model + "/config.json");
+}
+
+int run(const Options& o) {
+  if ((o.model.empty() ? 0 : 1) + (o.arch.empty() ? 0 : 1) + (o.config.empty() ? 0 : 1) != 1)
+    return wrong_use({"info: give one of --model, --arch and --config"});
+  if (o.length < 1 || o.length > 1'000'000'000) return wrong_use({"info: --length must be from 1 to 1e9"});
+  const Result<ModelConfig> config = config_of(o);
+  if (!config) return fail(config.error());
+  if (!o.model.empty())  // the weights must fit too
+    if (Result<std::unique_ptr<Model>> m = Model::load(o.model); !m) return fail(m.error());
+  const std::unique_ptr<Model> model = Model::create(*config);
+  std::map<std::string, size_t> parts;
+  for (const Param& p : model->params().all()) parts[part(p.name)] += p.count();
+  const double forward = model->flops_per_token(o.length);
+  const size_t state = model->state_numbers(o.length);
+  const double unit = static_cast<double>(state) / static_cast<double>(config->n_layers * config->d_model);
+  if (o.json) {
+    Json j{{"parameters", model->params().count()},
+           {"by_part", parts},
+           {"length", o.length},
+           {"flops_per_token_forward", forward},
+           {"flops_per_token_training", 3 * forward},
+           {"state_bytes", state * sizeof(float)},
+           {"state_per_layer_width", unit},
+           {"config", to_json(*config)}};
+    if (o.tensors)
+      for (const Param& p : model->params().all())
+        j["tensors"].push_back({{"name", p.name}, {"shape", p.shape.text()}, {"weight_decay", p.decay}});
+    print_json(j);
+    return kOk;
+  }
+  fmt::print("{} layers, width {}, vocabulary {}{}\n", config->n_layers, config->d_model, config->vocab_size,
+             config->tie_embeddings ? ", tied head" : "");
+  fmt::print("parameters {:>14}\n", model->params().count());
+  for (const auto& [name, n] : parts)
+    fmt::print("  {:<12} {:>10}  {:5.1f} %\n", name, n,
+               100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
+  fmt::print(
+      "at length {}: {:.4g} flops per token forward, {:.4g} training; state {} bytes = {:.4g} x layers x "
+      "width\n",
+      o.length, forward, 3 * forward, state * sizeof(float), unit);
+  if (o.tensors)
+    for (const Param& p : model->params().all())
+      fmt::print("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_info(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  OptionAdder add(app);
+  o->visit(add);
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid

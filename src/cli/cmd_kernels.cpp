@@ -1,0 +1,30 @@
+#include "base/cpu.h"
+#include "cli/cli.h"
+#include "kernels/registry.h"
+
+namespace braid {
+
+std::function<int()> define_kernels(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  app.add_flag("--json", *json, "one JSON line per op and implementation");
+  return [json] {
+    if (!*json)
+      fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));
+    for (const OpEntry& op : all_ops()) {
+      const ImplTable& table = op.impls();
+      if (!*json) fmt::print("{:<16} {}\n", op.name, op.summary);
+      for (size_t i = 0; i < table.rows().size(); ++i) {
+        const std::string why = table.refusal(i);
+        if (*json)
+          print_json(
+              {{"op", op.name}, {"impl", table.rows()[i].name}, {"chosen", why.empty()}, {"why_not", why}});
+        else
+          fmt::print("    {} {:<10} {}\n", why.empty() ? "*" : " ", table.rows()[i].name,
+                     why.empty() ? "chosen" : why);
+      }
+    }
+    return static_cast<int>(kOk);
+  };
+}
+
+}  // namespace braid

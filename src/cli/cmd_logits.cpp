@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "cli/cli.h"
+#include "infer/session.h"
+#include "io/safetensors.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string model, tokens, text, split, out;
+  int64_t threads = 0;
+  bool json = false;
+  template <class V>
+  void visit(V& v) {
+    v("--model", model, "model folder (a run folder is one)");
+    v("--tokens", tokens, "token ids, e.g. 1,2,3");
+    v("--text", text, "text instead of ids: one token per byte");
+    v("--split", split,
+      "feed the sequence in pieces of these lengths, e.g. 5,1,9; the rest follows as one piece");
+    v("--out", out, "safetensors file to write: 'logits' [tokens, vocab] and 'tokens'");
+    v("--threads", threads, "threads; 0 = all cores");
+    v("--json", json, "print a summary as one JSON line");
+  }
+};
+
+int run(const Options& o) {
+  if (o.model.empty()) return wrong_use({"logits: --model is missing", "give a model folder"});
+  if (o.tokens.empty() == o.text.empty()) return wrong_use({"logits: give one of --tokens and --text"});
+  if (o.out.empty())
+    return wrong_use({"logits: --out is missing", "give a file name, e.g. --out logits.safetensors"});
+  std::vector<int32_t> ids;
+  if (!o.tokens.empty()) {
+    Result<std::vector<int32_t>> parsed = parse_ids(o.tokens, "--tokens");
+    if (!parsed) return wrong_use(parsed.error());
+    ids = *parsed;
+  } else {
+    for (const unsigned char c : o.text) ids.push_back(c);
+  }
+  std::vector<int32_t> pieces;
+  if (!o.split.empty()) {
+    Result<std::vector<int32_t>> parsed = parse_ids(o.split, "--split");
+    if (!parsed) return wrong_use(parsed.error());
+    pieces = *parsed;
+  }
+  Result<std::unique_ptr<Model>> model = Model::load(o.model);
+  if (!model) return fail(model.error());
+  const int64_t vocab = (*model)->config().vocab_size;
+  for (const int32_t id : ids)
+    if (id >= vocab) return fail({fmt::format("token {} is outside the vocabulary of {}", id, vocab)});
+  size_t sum = 0;
+  for (const int32_t p : pieces) {
+    if (p == 0) return wrong_use({"--split: a piece of length 0"});
+    sum += p;
+  }
+  if (sum > ids.size())
+    return wrong_use({fmt::format("--split adds up to {}, but there are {} tokens", sum, ids.size())});
+  if (sum < ids.size()) pieces.push_back(static_cast<int32_t>(ids.size() - sum));
+
+  ThreadPool pool(resolve_threads(o.threads));
+  Session session(**model, pool);
+  Tensor logits(DType::kF32, {static_cast<int64_t>(ids.size()), vocab}),
+      tokens(DType::kI32, {static_cast<int64_t>(ids.size())});
+  std::ranges::copy(ids, tokens.as<int32_t>().begin());
+  size_t at = 0;
+  for (const int32_t p : pieces) {
+    const Mat<const float> part = session.feed_all(std::span(ids).subspan(at, p));
+    std::copy_n(part.data, part.count(), logits.mat().row(at));
+    at += p;
+  }
+  if (Status s = write_safetensors(o.out, {{"logits", logits.view()}, {"tokens", tokens.view()}}); !s)
+    return fail(s.error());
+  if (o.json)
+    print_json({{"tokens", ids.size()}, {"vocab", vocab}, {"pieces", pieces.size()}, {"out", o.out}});
+  else
+    fmt::print("{} x {} logits written to {}\n", ids.size(), vocab, o.out);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_logits(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  OptionAdder add(app);
+  o->visit(add);
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid

@@ -1,0 +1,10 @@
+// Text that travels inside the program.
+#pragma once
+
+#include <string_view>
+
+namespace braid {
+
+std::string_view demo_text();  // scenes by Shakespeare, public domain, 1.1 MB
+
+}  // namespace braid

@@ -1,0 +1,97 @@
+#include "cli/setup.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "base/cpu.h"
+#include "cli/cli.h"
+#include "cli/version.h"
+#include "data/text.h"
+#include "io/json.h"
+#include "model/presets.h"
+#include "tasks/task_source.h"
+
+namespace braid {
+
+Status validate(const TrainOptions& o) {
+  std::vector<Problem> p;
+  const auto range = [&](const char* name, double value, double low, double high) {
+    if (!(value >= low && value <= high))
+      p.push_back(
+          {name, fmt::format("is {:g}", value), fmt::format("give a number from {:g} to {:g}", low, high)});
+  };
+  const auto choice = [&](const char* name, const std::string& value,
+                          const std::vector<std::string>& choices) {
+    if (std::find(choices.begin(), choices.end(), value) == choices.end())
+      p.push_back({name, "is '" + value + "'", suggest(value, choices)});
+  };
+  range("--steps", o.steps, 1, 1e12), range("--batch", o.batch, 1, 1e6),
+      range("--accumulate", o.accumulate, 1, 1e6);
+  range("--length", o.length, 1, 1e8), range("--warmup", o.warmup, 0, 1e12), range("--lr", o.lr, 0, 1e3);
+  range("--min-lr-ratio", o.min_lr_ratio, 0, 1), range("--weight-decay", o.weight_decay, 0, 1e3),
+      range("--clip", o.clip, 0, 1e9);
+  range("--beta1", o.beta1, 0, 0.9999999), range("--beta2", o.beta2, 0, 0.9999999),
+      range("--eps", o.eps, 0, 1);
+  range("--threads", o.threads, 0, 1024), range("--checkpoint-every", o.checkpoint_every, 1, 1e12),
+      range("--keep", o.keep, 1, 1e6);
+  range("--eval-every", o.eval_every, 0, 1e12), range("--log-every", o.log_every, 1, 1e12),
+      range("--bad-steps", o.bad_steps, 1, 1e9);
+  range("--seed", o.seed, 0, 9e15);
+  choice("--schedule", o.schedule, {"cosine", "constant", "wsd"});
+  choice("--precision", o.precision, {"f32", "bf16"});
+  if (o.task.empty() == o.text.empty())
+    p.push_back(
+        {"--task, --text", o.task.empty() ? "neither is given" : "both are given", "give one of them"});
+  if (o.task.empty() && !o.task_set.empty())
+    p.push_back({"--task-set", "needs --task", "give the task's name"});
+  // A whole step's tokens are counted in 32 bits.
+  if (o.text.empty() == false && static_cast<double>(o.batch) * o.accumulate * o.length > 2e9)
+    p.push_back({"--batch", "x accumulate x length is more than 2e9 tokens", "use a smaller batch"});
+  if (!p.empty()) return to_error("these options cannot be used", p);
+  return {};
+}
+
+Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
+  const auto seed = static_cast<uint64_t>(o.seed);
+  if (!o.text.empty()) {
+    auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length), .seed = seed});
+    if (!text) return text.error();
+    return std::unique_ptr<Source>(std::move(*text));
+  }
+  auto task = make_task(o.task, o.task_set);
+  if (!task) return task.error();
+  return std::unique_ptr<Source>(
+      std::make_unique<TaskSource>(std::move(*task), TaskSourceOptions{.seed = seed}));
+}
+
+Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
+  const bool own = !o.config.empty();
+  Result<Json> json = own ? load_json(o.config) : preset_config(o.arch, o.size, vocab_size);
+  if (!json) return json.error();
+  for (const std::string& s : o.set)
+    if (Status status = apply_override(*json, s); !status) return status.error();
+  Result<ModelConfig> config = parse_config(*json, own ? o.config : o.arch);
+  if (config && config->vocab_size < vocab_size)
+    return Error{fmt::format("vocab_size is {}, but the data has {} tokens", config->vocab_size, vocab_size),
+                 "set vocab_size to at least that"};
+  return config;
+}
+
+Json run_record(TrainOptions o, const std::string& command, const Source& source, const Model& model,
+                int threads) {
+  OptionRecorder options;
+  o.visit(options);
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return {{"command", command},
+          {"started", date},
+          {"options", options.record},
+          {"braid", {{"version", kVersion}, {"commit", kCommit}, {"compiler", kCompiler}}},
+          {"machine", {{"cpu", cpu_model()}, {"isa", isa_name(active_isa())}, {"threads", threads}}},
+          {"data", {{"source", source.describe()}, {"fingerprint", source.fingerprint()}}},
+          {"parameters", model.params().count()}};
+}
+
+}  // namespace braid

@@ -1,0 +1,44 @@
+#include "infer/generate.h"
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "infer/stop_strings.h"
+
+namespace braid {
+
+Result<Generated> generate(Session& session, std::span<const int32_t> prompt, const GenerateOptions& options,
+                           const std::function<std::string(int32_t)>& text_of,
+                           const std::function<void(std::string_view)>& show) {
+  Generated out;
+  Sampler sampler(options.sampler);
+  Result<StopStrings> stop = StopStrings::make(options.stop);
+  if (!stop) return stop.error();
+  std::vector<int32_t> history(prompt.begin(), prompt.end());
+  double start = seconds_now();
+  std::span<const float> logits = session.feed(prompt);
+  out.prefill_seconds = seconds_now() - start;
+  start = seconds_now();
+  out.why = "length";
+  while (static_cast<int64_t>(out.tokens.size()) < options.max_tokens) {
+    if (interrupted()) {
+      out.why = "interrupt";
+      break;
+    }
+    const Result<int32_t> token = sampler(logits, history, history.size());
+    if (!token) return token.error();
+    out.tokens.push_back(*token);
+    history.push_back(*token);
+    show(stop->feed(text_of(*token)));
+    if (stop->stopped()) {
+      out.why = "stop";
+      break;
+    }
+    if (static_cast<int64_t>(out.tokens.size()) < options.max_tokens)
+      logits = session.feed({&history.back(), 1});
+  }
+  show(stop->finish());
+  out.decode_seconds = seconds_now() - start;
+  return out;
+}
+
+}  // namespace braid

@@ -1,5 +1,0 @@
-// empty until filled
-namespace braid {
-void model_anchor();
-void model_anchor() {}
-}  // namespace braid

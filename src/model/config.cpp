@@ -1,0 +1,137 @@
+#include "model/config.h"
+
+#include "io/json.h"
+#include "model/mixers/registry.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kModelType = "braid";
+
+void check_layer(const Json& layer, const std::string& where, const ModelConfig& c,
+                 std::vector<Problem>& problems) {
+  if (!layer.is_object()) {
+    problems.push_back({where, "is not an object", "give {\"mixer\": {...}, \"mlp\": {...}}"});
+    return;
+  }
+  for (const auto& [key, unused] : layer.items())
+    if (key != "mixer" && key != "mlp")
+      problems.push_back({where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp"})});
+  const auto mixer = layer.find("mixer");
+  if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
+      !(*mixer)["type"].is_string()) {
+    problems.push_back({where + ".mixer", "has no type", "known: " + mixer_names()});
+  } else if (const MixerEntry* entry = find_mixer((*mixer)["type"].get<std::string>())) {
+    entry->validate(*mixer, where + ".mixer", c, problems);
+  } else {
+    problems.push_back({where + ".mixer.type", "is '" + (*mixer)["type"].get<std::string>() + "'",
+                        "known: " + mixer_names()});
+  }
+  const auto mlp = layer.find("mlp");
+  if (mlp == layer.end() || !mlp->is_object() || !mlp->contains("type") || !(*mlp)["type"].is_string()) {
+    problems.push_back({where + ".mlp", "has no type", "known: swiglu, none"});
+  } else if (const std::string type = (*mlp)["type"]; type == "swiglu") {
+    const MlpConfig m = parse_fields<MlpConfig>(*mlp, where + ".mlp", problems);
+    if (m.d_ff == 0 && !mlp->contains("d_ff"))
+      problems.push_back({where + ".mlp.d_ff", "is missing", "give the inner width"});
+  } else if (type != "none") {
+    problems.push_back({where + ".mlp.type", "is '" + type + "'", suggest(type, {"swiglu", "none"})});
+  }
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
+  std::vector<Problem> problems;
+  ModelConfig c;
+  FieldReader r(json, "", problems);
+  r.allow("model_type");
+  r.allow("pattern");
+  c.visit(r);
+  r.finish();
+  if (json.is_object()) {
+    if (!json.contains("model_type") || json["model_type"] != kModelType)
+      r.problem("model_type", json.contains("model_type") ? "is " + json["model_type"].dump() : "is missing",
+                "only \"braid\" is known");
+    const auto pattern = json.find("pattern");
+    if (pattern == json.end() || !pattern->is_array() || pattern->empty()) {
+      r.problem("pattern", "is not a list of layers", "give at least one {\"mixer\": ..., \"mlp\": ...}");
+    } else {
+      for (size_t i = 0; i < pattern->size(); ++i) {
+        const Json& layer = (*pattern)[i];
+        check_layer(layer, fmt::format("pattern[{}]", i), c, problems);
+        if (layer.is_object())
+          c.pattern.push_back({layer.value("mixer", Json()), layer.value("mlp", Json())});
+      }
+    }
+  }
+  if (!problems.empty())
+    return to_error(fmt::format("{}: {} problem{}", name, problems.size(), problems.size() > 1 ? "s" : ""),
+                    problems);
+  return c;
+}
+
+Result<ModelConfig> load_config(const std::string& path) {
+  const Result<Json> json = load_json(path);
+  if (!json) return json.error();
+  return parse_config(*json, path);
+}
+
+Json to_json(const ModelConfig& config) {
+  Json j;
+  j["model_type"] = kModelType;
+  FieldWriter w(j);
+  ModelConfig copy = config;
+  copy.visit(w);
+  j["pattern"] = Json::array();
+  for (const LayerConfig& l : config.pattern) j["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}});
+  return j;
+}
+
+namespace {
+
+Status set_path(Json& at, std::string_view path, const Json& value, const std::string& whole) {
+  const size_t dot = path.find('.');
+  const std::string key(path.substr(0, dot));
+  const bool last = dot == std::string_view::npos;
+  const std::string_view rest = last ? "" : path.substr(dot + 1);
+  const auto descend = [&](Json& next) -> Status {
+    if (!last) return set_path(next, rest, value, whole);
+    next = value;
+    return {};
+  };
+  if (at.is_array()) {
+    if (key == "*") {
+      for (Json& element : at)
+        if (Status s = descend(element); !s) return s;
+      return {};
+    }
+    const bool number =
+        !key.empty() && key.size() < 8 && key.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoul(key) >= at.size())
+      return Error{fmt::format("--set {}: '{}' is not an index of a list of {}", whole, key, at.size()),
+                   fmt::format("use 0 to {} or *", at.size() - 1)};
+    return descend(at[std::stoul(key)]);
+  }
+  if (at.is_object()) {
+    if (last || at.contains(key)) return descend(at[key]);  // a new last key is checked by parse_config
+    std::vector<std::string> keys;
+    for (const auto& [k, unused] : at.items()) keys.push_back(k);
+    return Error{fmt::format("--set {}: there is no '{}'", whole, key), suggest(key, keys)};
+  }
+  return Error{fmt::format("--set {}: '{}' goes below a plain value", whole, key), "shorten the path"};
+}
+
+}  // namespace
+
+Status apply_override(Json& config, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    return Error{"--set " + text + ": no value",
+                 "write it as path=value, e.g. --set pattern.0.mixer.window=64"};
+  Json value = Json::parse(text.substr(equals + 1), nullptr, false);
+  if (value.is_discarded()) value = text.substr(equals + 1);
+  return set_path(config, std::string_view(text).substr(0, equals), value, text.substr(0, equals));
+}
+
+}  // namespace braid

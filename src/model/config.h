@@ -1,0 +1,57 @@
+// A model's config.json: a stack of layers, each a mixer and an MLP, given as a pattern that repeats.
+//
+//   {"model_type": "braid", "vocab_size": 256, "d_model": 128, "n_layers": 4,
+//    "pattern": [{"mixer": {"type": "attention", "heads": 4}, "mlp": {"type": "swiglu", "d_ff": 512}}]}
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/fields.h"
+
+namespace braid {
+
+struct LayerConfig {
+  Json mixer;  // "type" and the mixer's own settings, checked by the registry
+  Json mlp;    // "type": swiglu | none
+};
+
+struct MlpConfig {
+  int64_t d_ff = 0;
+  template <class V>
+  void visit(V& v) {
+    v("d_ff", d_ff, {1, 1e7}, "inner width");
+  }
+};
+
+struct ModelConfig {
+  int64_t vocab_size = 256, d_model = 128, n_layers = 2;
+  double norm_eps = 1e-6, init_std = 0.02, dropout = 0;
+  bool tie_embeddings = false;
+  std::vector<LayerConfig> pattern;
+
+  template <class V>
+  void visit(V& v) {
+    v("vocab_size", vocab_size, {1, 1 << 24}, "number of tokens");
+    v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
+    v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
+    v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
+    v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
+    v("dropout", dropout, {0, 0.99}, "share of the mixer's and MLP's output dropped in training");
+    v("tie_embeddings", tie_embeddings, "use the embedding as the output head");
+  }
+
+  const LayerConfig& layer(size_t i) const { return pattern[i % pattern.size()]; }
+};
+
+// Every problem is reported, with its place and a fix.
+Result<ModelConfig> parse_config(const Json& json, const std::string& name_for_errors);
+Result<ModelConfig> load_config(const std::string& path);
+Json to_json(const ModelConfig& config);
+
+// Changes one value by its path, e.g. "d_model=64" or "pattern.0.mixer.window=64"; '*' stands for every
+// element of a list. The value is JSON, or else a string.
+Status apply_override(Json& config, const std::string& path_equals_value);
+
+}  // namespace braid

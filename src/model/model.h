@@ -1,0 +1,69 @@
+// A model: a config, its parameters, and the one forward that training and inference share.
+//
+//   auto model = Model::create(config);                 // parameters declared, no memory yet
+//   model->init(seed);                                  // or model->load(dir)
+//   Var h = model->hidden(exec, {.tokens = ids, .offsets = offsets}, rows);
+//   Mat<float> logits = model->logits(exec, h);
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "autograd/ops.h"
+#include "model/config.h"
+#include "model/mixers/mixer.h"
+#include "model/state.h"
+
+namespace braid {
+
+class Model {
+ public:
+  static std::unique_ptr<Model> create(const ModelConfig& config);
+
+  // A model folder: config.json and model.safetensors.
+  static Result<std::unique_ptr<Model>> load(const std::string& dir);
+  Status save_weights(const std::string& path) const;
+  Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
+
+  void init(uint64_t seed);  // each parameter from its own random stream
+  State new_state() const;
+  void prepare(int64_t positions);  // before any forward that reaches these positions
+
+  struct Input {
+    std::span<const int32_t> tokens;    // all sequences, one after the other
+    std::span<const uint32_t> offsets;  // where each starts, and the end
+    std::span<State* const> states =
+        {};  // one per sequence: it continues from there; empty: each stands alone
+  };
+  // The final, normalised hidden states of the chosen rows (tokens). States are advanced.
+  Var hidden(Exec& exec, const Input& input, std::span<const uint32_t> rows) const;
+  Mat<float> logits(Exec& exec, Var hidden) const;
+  size_t head() const { return head_; }  // the parameter whose rows score the tokens
+
+  const ModelConfig& config() const { return config_; }
+  ParamSet& params() { return params_; }
+  const ParamSet& params() const { return params_; }
+
+  double flops_per_token(int64_t length) const;  // of a forward over `length` tokens
+  size_t state_numbers(int64_t length) const;
+
+ private:
+  struct Layer {
+    size_t mixer_norm, mlp_norm, gate, up, down;
+    bool has_mlp;
+    std::unique_ptr<Mixer> mixer;
+  };
+
+  explicit Model(const ModelConfig& config);
+  Var layer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
+                    std::span<const int32_t> positions, std::span<LayerState* const> states) const;
+
+  ModelConfig config_;
+  ParamSet params_;
+  std::vector<Init> inits_;
+  std::vector<Layer> layers_;
+  size_t embedding_, final_norm_, head_;
+};
+
+}  // namespace braid

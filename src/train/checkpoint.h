@@ -1,0 +1,30 @@
+// Checkpoints of a run: RUN/state/step-00000200/ with model.safetensors, optimizer.safetensors and
+// trainer.json. A checkpoint is written under a temporary name, flushed and renamed, so a folder with this
+// name is always whole. RUN/model.safetensors is the newest.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "model/model.h"
+#include "train/optimizer.h"
+
+namespace braid {
+
+struct Progression {    // all that changes while training, besides parameters and moments
+  uint64_t step = 0;    // updates attempted
+  uint64_t sample = 0;  // position in the training stream
+  uint64_t tokens = 0;  // tokens seen
+  uint64_t bad_in_a_row = 0, bad_total = 0;
+  uint64_t best_step = 0;
+  double best_loss = 0;  // of the held-out data at best_step; best_step 0: none yet
+};
+
+Status save_checkpoint(const std::string& run, const Model& model, AdamW& optimizer, const Progression& p,
+                       int64_t keep);
+std::optional<uint64_t> latest_checkpoint(const std::string& run);
+Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model& model, AdamW& optimizer);
+void remove_unfinished(const std::string& run);  // what a killed run left behind
+
+}  // namespace braid

@@ -1,0 +1,166 @@
+#include "train/gradient.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/elementwise/elementwise.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kLaneBytes = size_t{512} << 20;  // all lanes' gradients together
+constexpr size_t kParamRow = 16;  // the block is a multiple of this; rows give conversion its parallel blocks
+constexpr size_t kReduceBlock = 16384;  // floats per task when lanes are added up
+
+}  // namespace
+
+struct Gradient::Lane {
+  Tensor grads;
+  Arena arena;
+  Tape tape{arena};
+  Profile profile;
+};
+
+Gradient::Gradient(Model& model, ThreadPool& pool, const GradientOptions& options)
+    : model_(model), pool_(pool), options_(options), dropout_rng_(options.seed, "dropout") {
+  const size_t bytes = std::max<size_t>(1, model.params().block_size() * sizeof(float));
+  const size_t lanes = std::clamp<size_t>(kLaneBytes / bytes, 1, options.lanes);
+  for (size_t i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<Lane>());
+  if (options.precision == Precision::kBf16)
+    params_bf16_ = Tensor(DType::kBF16, {static_cast<int64_t>(model.params().block_size())});
+}
+
+Gradient::~Gradient() = default;
+
+std::span<float> Gradient::grads() { return lanes_[0]->grads.as<float>(); }
+void Gradient::params_changed() { bf16_stale_ = true; }
+
+size_t Gradient::arena_bytes() const {
+  size_t n = 0;
+  for (const auto& l : lanes_) n += l->arena.peak_bytes();
+  return n;
+}
+
+std::vector<Gradient::Slice> Gradient::cut(const Batch& batch) const {
+  std::vector<Slice> slices;
+  for (size_t begin = 0; begin < batch.sequences();) {
+    size_t end = begin + 1;
+    while (end < batch.sequences() && batch.offsets[end + 1] - batch.offsets[begin] <= options_.slice_tokens)
+      ++end;
+    slices.push_back({begin, end});
+    begin = end;
+  }
+  return slices;
+}
+
+Outcome Gradient::run(const Batch& batch, uint64_t step, Profile* profile) {
+  return run_all(batch, true, step, profile);
+}
+Outcome Gradient::evaluate(const Batch& batch) { return run_all(batch, false, 0, nullptr); }
+
+Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profile* profile) {
+  const size_t block = model_.params().block_size();
+  if (options_.precision == Precision::kBf16 && bf16_stale_) {
+    convert(Mat<const float>(model_.params().block().data(), block / kParamRow, kParamRow),
+            Mat<bf16>(params_bf16_.as<bf16>().data(), block / kParamRow, kParamRow), Par(pool_));
+    bf16_stale_ = false;
+  }
+  size_t longest = 0;
+  for (size_t s = 0; s < batch.sequences(); ++s)
+    longest = std::max<size_t>(longest, batch.offsets[s + 1] - batch.offsets[s]);
+  model_.prepare(static_cast<int64_t>(longest));
+
+  const std::vector<Slice> slices = cut(batch);
+  const size_t lanes = std::min(lanes_.size(), std::max<size_t>(1, slices.size()));
+  const double scale = 1.0 / std::max<size_t>(1, batch.supervised());
+  std::vector<Outcome> outcomes(slices.size());
+  const auto run_lane = [&](size_t l, Lane& memory, Par par) {
+    float* grads = nullptr;
+    if (record) {
+      Tensor& g = lanes_[l]->grads;
+      if (g.bytes() == 0) g = Tensor(DType::kF32, {static_cast<int64_t>(block)});
+      grads = g.as<float>().data();
+      par.blocks(block, kReduceBlock,
+                 [&](size_t b, size_t e) { std::memset(grads + b, 0, (e - b) * sizeof(float)); });
+    }
+    for (size_t i = l; i < slices.size(); i += lanes)
+      outcomes[i] = run_slice(batch, slices[i], memory, grads, par, scale, step, i,
+                              profile ? &memory.profile : nullptr);
+  };
+  // A lane per thread if there are enough of them; otherwise one after the other, each with all threads
+  // inside its ops.
+  if (lanes >= static_cast<size_t>(pool_.threads()))
+    pool_.run(lanes, [&](size_t l) { run_lane(l, *lanes_[l], Par{}); });
+  else
+    for (size_t l = 0; l < lanes; ++l) run_lane(l, *lanes_[0], Par(pool_));
+
+  if (record) {
+    const OpTimer timer(profile, "lane sum", true);
+    Par(pool_).blocks(block, kReduceBlock, [&](size_t b, size_t e) {
+      Mat<float> sum(lanes_[0]->grads.as<float>().data() + b, 1, e - b);
+      for (size_t l = 1; l < lanes; ++l)
+        add_to(Mat<const float>(lanes_[l]->grads.as<float>().data() + b, 1, e - b), sum);
+    });
+  }
+  Outcome total;
+  for (const Outcome& o : outcomes) {
+    total.loss += o.loss;
+    total.tokens += o.tokens, total.supervised += o.supervised, total.correct += o.correct;
+    total.sequences += o.sequences, total.all_correct += o.all_correct;
+  }
+  if (profile)
+    for (const auto& l : lanes_) {
+      profile->add(l->profile);
+      l->profile = {};
+    }
+  return total;
+}
+
+Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Lane& memory, float* grads, Par par,
+                            double scale, uint64_t step, size_t index, Profile* profile) {
+  memory.arena.reset();
+  const BatchView view = batch.slice(slice.begin, slice.end);
+  const std::span<uint32_t> offsets = memory.arena.take<uint32_t>(view.offsets.size());
+  for (size_t i = 0; i < offsets.size(); ++i) offsets[i] = view.offsets[i] - view.base();
+  // The head sees only the positions that are supervised.
+  const size_t n = view.supervised();
+  const std::span<uint32_t> rows = memory.arena.take<uint32_t>(n);
+  const std::span<int32_t> targets = memory.arena.take<int32_t>(n);
+  const std::span<float> weights = memory.arena.take<float>(n);
+  for (size_t i = 0, r = 0; i < view.targets.size(); ++i)
+    if (view.targets[i] != kUnsupervised)
+      rows[r] = static_cast<uint32_t>(i), targets[r] = view.targets[i],
+      weights[r++] = static_cast<float>(scale);
+
+  const bool record = grads != nullptr;
+  Exec exec({.arena = &memory.arena,
+             .params = &model_.params(),
+             .par = par,
+             .precision = options_.precision,
+             .params_bf16 = options_.precision == Precision::kBf16 ? params_bf16_.as<bf16>().data() : nullptr,
+             .grads = grads,
+             .tape = record ? &memory.tape : nullptr,
+             .profile = profile,
+             .dropout_rng = record ? &dropout_rng_ : nullptr,
+             .dropout_index = (step << 20) + index});
+  const Var h = model_.hidden(exec, {.tokens = view.tokens, .offsets = offsets}, rows);
+  const LossResult loss = linear_cross_entropy(exec, h, model_.head(), targets, weights);
+  Outcome o{.loss = loss.loss,
+            .tokens = view.tokens.size(),
+            .supervised = n,
+            .correct = 0,
+            .sequences = view.sequences(),
+            .all_correct = 0};
+  for (size_t s = 0, r = 0; s < view.sequences(); ++s) {
+    bool all = true;
+    for (; r < n && rows[r] < offsets[s + 1]; ++r) {
+      const bool right = loss.row_argmax[r] == targets[r];
+      o.correct += right, all &= right;
+    }
+    o.all_correct += all;
+  }
+  if (record) memory.tape.backward(profile);
+  return o;
+}
+
+}  // namespace braid

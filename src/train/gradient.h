@@ -1,0 +1,63 @@
+// Loss and gradient of a batch, cut into slices that stay in cache.
+//
+// A slice is a few whole sequences (about `slice_tokens` tokens); it runs forward and backward in one thread,
+// with all its activations in that core's cache. Slice i adds its gradient to lane i mod lanes; the lanes are
+// added up in order. Slices and lanes depend on the batch and the model alone, never on the number of
+// threads, so the gradient's bits do not either.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/parallel.h"
+#include "data/batch.h"
+#include "model/model.h"
+
+namespace braid {
+
+struct GradientOptions {
+  Precision precision = Precision::kF32;
+  size_t slice_tokens = 512;
+  size_t lanes = 16;  // at most; fewer when their gradients would not fit kLaneBytes
+  uint64_t seed = 0;  // of the dropout stream
+};
+
+struct Outcome {
+  double loss = 0;  // mean over the supervised positions
+  size_t tokens = 0, supervised = 0, correct = 0;
+  size_t sequences = 0, all_correct = 0;  // sequences whose supervised positions are all right
+  double accuracy() const { return supervised ? static_cast<double>(correct) / supervised : 0; }
+  double sequence_accuracy() const { return sequences ? static_cast<double>(all_correct) / sequences : 0; }
+};
+
+class Gradient {
+ public:
+  Gradient(Model& model, ThreadPool& pool, const GradientOptions& options);
+  ~Gradient();
+
+  Outcome run(const Batch& batch, uint64_t step, Profile* profile = nullptr);  // gradient in grads()
+  Outcome evaluate(const Batch& batch);                                        // no gradient, no dropout
+  std::span<float> grads();    // of the last run; a block like the parameters'
+  void params_changed();       // the optimiser has moved them
+  size_t arena_bytes() const;  // the most the activations took
+
+ private:
+  struct Lane;
+  struct Slice {
+    size_t begin, end;  // sequences
+  };
+  std::vector<Slice> cut(const Batch& batch) const;
+  Outcome run_slice(const Batch& batch, const Slice& slice, Lane& memory, float* grads, Par par, double scale,
+                    uint64_t step, size_t index, Profile* profile);
+  Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile);
+
+  Model& model_;
+  ThreadPool& pool_;
+  GradientOptions options_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  Tensor params_bf16_;
+  bool bf16_stale_ = true;
+  Rng dropout_rng_;
+};
+
+}  // namespace braid

@@ -1,0 +1,66 @@
+// What `braid train` can be told. Each option is written once: the parser, --help, docs/cli.md and run.json
+// come from visit().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace braid {
+
+struct TrainOptions {
+  // What to train.
+  std::string arch = "transformer", size = "tiny", config;
+  std::vector<std::string> set;
+  // On what.
+  std::string task, text;
+  std::vector<std::string> task_set;
+  int64_t length = 256;
+  // How.
+  int64_t steps = 1000, batch = 32, accumulate = 1, warmup = 100;
+  double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
+         clip = 1.0;
+  std::string schedule = "cosine", precision = "f32";
+  int64_t seed = 0, threads = 0;
+  // Bookkeeping.
+  std::string run = "run";
+  bool resume = false;
+  int64_t checkpoint_every = 500, keep = 2, eval_every = 250, log_every = 10, bad_steps = 10;
+
+  template <class V>
+  void visit(V& v) {
+    v("--arch", arch, "architecture: a name that `braid archs` prints");
+    v("--size", size, "its size: tiny, 1M, 3M, 10M, 30M or 100M");
+    v("--config", config, "a config.json instead of --arch and --size");
+    v("--set", set, "change one value of the config, e.g. pattern.0.mixer.window=64; may be repeated");
+    v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");
+    v("--task-set", task_set, "change one setting of the task, e.g. train_max=80; may be repeated");
+    v("--text", text, "train on a text file, byte by byte");
+    v("--length", length, "tokens per sequence of text");
+    v("--run", run, "folder for the run: config, metrics, checkpoints, model");
+    v("--resume", resume, "go on from the last checkpoint in --run, with the options stored there");
+    v("--steps", steps, "optimiser updates");
+    v("--batch", batch, "sequences per batch");
+    v("--accumulate", accumulate, "batches per update");
+    v("--lr", lr, "peak learning rate");
+    v("--schedule", schedule, "learning rate over time: cosine, constant or wsd (warm-up, stable, decay)");
+    v("--warmup", warmup, "steps of linear warm-up");
+    v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
+    v("--weight-decay", weight_decay, "AdamW weight decay; never on norms, biases and decay rates");
+    v("--beta1", beta1, "AdamW beta1");
+    v("--beta2", beta2, "AdamW beta2");
+    v("--eps", eps, "AdamW epsilon");
+    v("--clip", clip, "limit of the gradient's norm; 0 = none");
+    v("--precision", precision, "f32, or bf16: matrix products on bf16 operands with f32 sums");
+    v("--seed", seed, "of initial weights, data order and dropout");
+    v("--threads", threads, "threads; 0 = all cores. The result does not depend on it");
+    v("--checkpoint-every", checkpoint_every, "steps between checkpoints");
+    v("--keep", keep, "checkpoints kept besides the best");
+    v("--eval-every", eval_every, "steps between evaluations on held-out data; 0 = only at the end");
+    v("--log-every", log_every, "steps between lines in metrics.jsonl");
+    v("--bad-steps", bad_steps,
+      "stop after this many steps in a row with a loss or gradient that is not finite");
+  }
+};
+
+}  // namespace braid

@@ -1,0 +1,219 @@
+// The command line as a user meets it: right use, and every mistake with a clear message and exit code.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "process.h"
+
+namespace braid::test {
+namespace {
+
+void expect_error(const Finished& f, int code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(f.code, code) << f.err;
+  EXPECT_TRUE(f.err.starts_with("braid: ")) << f.err;
+  for (const std::string& p : parts)
+    EXPECT_NE(f.err.find(p), std::string::npos) << "'" << p << "' is not in: " << f.err;
+}
+
+// A tiny trained model, made once.
+const std::string& model() {
+  static const TempDir dir;
+  static const std::string path = [] {
+    const std::string run = dir / "model", text = dir / "text";
+    std::string words;
+    for (int i = 0; i < 400; ++i) words += "the cat sat on mat " + std::to_string(i % 10) + "\n";
+    spit(text, words);
+    const Finished f = run_braid(
+        {"train", "--text", text, "--length", "32", "--steps", "3", "--batch", "4", "--run", run, "--quiet"});
+    EXPECT_EQ(f.code, 0) << f.err;
+    return run;
+  }();
+  return path;
+}
+
+TEST(Cli, HelpAndVersionWork) {
+  EXPECT_EQ(run_braid({"--help"}).code, 0);
+  EXPECT_NE(run_braid({"--version"}).out.find("braid 0."), std::string::npos);
+  for (const char* verb :
+       {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs", "bench", "demo"}) {
+    const Finished f = run_braid({verb, "--help"});
+    EXPECT_EQ(f.code, 0) << verb;
+    EXPECT_NE(f.out.find("--"), std::string::npos) << verb;
+  }
+}
+
+TEST(Cli, TheReferenceInDocsIsCurrent) {
+  EXPECT_EQ(run_braid({"--markdown"}).out, slurp(BRAID_SOURCE "/docs/cli.md")) << "run: make docs";
+}
+
+TEST(Cli, UnknownWordsNameTheNearest) {
+  expect_error(run_braid({"trian"}), 2, {"'trian'", "'train'"});
+  expect_error(run_braid({"train", "--step", "5"}), 2, {"--step", "'--steps'"});
+  expect_error(run_braid({"train", "--task", "partiy", "--run", "/nonexistent/x"}), 1, {"partiy", "parity"});
+  expect_error(run_braid({"train", "--task", "parity", "--arch", "transfomer"}), 1,
+               {"transfomer", "transformer"});
+  expect_error(run_braid({"train", "--task", "parity", "--size", "2M"}), 1, {"2M", "1M"});
+  expect_error(run_braid({"tasks", "show", "copi"}), 1, {"copi", "copy"});
+  expect_error(run_braid({"kernels"}, {.env = {"BRAID_ISA=avx3"}}), 2, {"avx3", "avx512"});
+  expect_error(run_braid({"kernels"}, {.env = {"BRAID_KERNEL=rmsnorm=fast"}}), 2, {"rmsnorm", "fast"});
+}
+
+TEST(Cli, EveryBadValueIsReported) {
+  expect_error(run_braid({"train", "--steps", "abc"}), 2, {"--steps"});
+  expect_error(run_braid({"train", "--task", "parity", "--steps", "0", "--lr", "-1", "--precision", "fp8",
+                          "--schedule", "cosin"}),
+               2, {"--steps", "--lr", "--precision", "'cosine'"});
+  expect_error(run_braid({"train"}), 2, {"--task, --text"});
+  expect_error(run_braid({"train", "--task", "parity", "--batch", "99999999999999999999999"}), 2,
+               {"--batch"});
+}
+
+TEST(Cli, AConfigWithThreeMistakesGetsThreeMessages) {
+  const TempDir dir;
+  spit(dir / "config.json", R"({"model_type": "braid", "d_model": "wide", "vocab_size": 3, "n_layer": 2,
+    "pattern": [{"mixer": {"type": "attention", "heads": -3}, "mlp": {"type": "swiglu", "d_ff": 64}}]})");
+  expect_error(
+      run_braid({"train", "--task", "parity", "--config", dir / "config.json", "--run", dir / "run"}), 1,
+      {"3 problems", "d_model: is \"wide\"", "n_layer: is not a setting here", "'n_layers'",
+       "pattern[0].mixer.heads: is -3"});
+}
+
+TEST(Cli, OverridesReachTheConfig) {
+  EXPECT_NE(run_braid({"info", "--arch", "transformer", "--set", "pattern.*.mixer.window=64", "--json"})
+                .out.find("\"window\":64"),
+            std::string::npos);
+  expect_error(run_braid({"info", "--arch", "transformer", "--set", "patern.0.mixer.window=64"}), 1,
+               {"patern", "pattern"});
+  expect_error(run_braid({"info", "--arch", "transformer", "--set", "pattern.7.mixer.window=64"}), 1,
+               {"'7'", "0"});
+  expect_error(run_braid({"info", "--arch", "transformer", "--set", "pattern.0.mixer.windw=64"}), 1,
+               {"windw", "window"});
+}
+
+TEST(Cli, TextsThatCannotBeUsed) {
+  const TempDir dir;
+  spit(dir / "short", "too short");
+  expect_error(run_braid({"train", "--text", dir / "short", "--length", "64", "--run", dir / "r"}), 1,
+               {"short", "9", "64"});
+  expect_error(run_braid({"train", "--text", dir / "missing", "--run", dir / "r"}), 1, {"missing"});
+  expect_error(run_braid({"train", "--text", dir / "", "--run", dir / "r"}), 1, {"director"});
+}
+
+TEST(Cli, ARunIsNotOverwritten) {
+  expect_error(run_braid({"train", "--task", "parity", "--run", model()}), 1, {"--resume"});
+  expect_error(run_braid({"train", "--run", "/nonexistent/run", "--resume"}), 1,
+               {"cannot resume", "run.json"});
+}
+
+TEST(Cli, DamagedCheckpointsAreNamed) {
+  const TempDir dir;
+  const std::string good = slurp(model() + "/model.safetensors"), config = slurp(model() + "/config.json");
+  ASSERT_GT(good.size(), 1000u);
+  int n = 0;
+  const auto with = [&](const std::string& weights) {
+    const std::string d = dir / ("m" + std::to_string(n++));
+    std::filesystem::create_directory(d);
+    spit(d + "/config.json", config);
+    spit(d + "/model.safetensors", weights);
+    return run_braid({"generate", "--model", d, "--prompt", "x", "--max-tokens", "1"});
+  };
+  EXPECT_EQ(with(good).code, 0);
+  expect_error(with(good.substr(0, good.size() - 1000)), 1, {"model.safetensors"});
+  expect_error(with(good.substr(0, 5)), 1, {"model.safetensors"});
+  expect_error(with(""), 1, {"model.safetensors"});
+  std::string huge = good;
+  const uint64_t claim = uint64_t{1} << 60;
+  std::memcpy(huge.data(), &claim, 8);
+  expect_error(with(huge), 1, {"model.safetensors"});
+  const auto header = [](const std::string& json, size_t data) {
+    std::string s(8, '\0');
+    const uint64_t size = json.size();
+    std::memcpy(s.data(), &size, 8);
+    return s + json + std::string(data, '\0');
+  };
+  expect_error(
+      with(header(
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+          12)),
+      1, {"tensor \"b\"", "inside tensor \"a\""});
+  expect_error(
+      with(header(R"({"embedding.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})", 16)), 1,
+      {"embedding.weight: has shape [2, 2]; expected [256, 64]", "final_norm.weight: is missing"});
+  expect_error(run_braid({"generate", "--model", "/nonexistent", "--prompt", "x"}), 1,
+               {"/nonexistent/config.json"});
+}
+
+TEST(Cli, GenerateIsRepeatableAndStops) {
+  const std::vector<std::string> base{"generate",     "--model", model(),  "--prompt", "the cat",
+                                      "--max-tokens", "40",      "--seed", "3",        "--json"};
+  const Finished a = run_braid(base), b = run_braid(base);
+  EXPECT_EQ(a.code, 0) << a.err;
+  const auto text = [](const std::string& json) { return json.substr(0, json.find("\"why\"")); };
+  EXPECT_EQ(text(a.out), text(b.out));
+  expect_error(run_braid({"generate", "--model", model(), "--prompt", "x", "--top-p", "2"}), 2, {"top_p"});
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1,two"}), 2, {"two"});
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1,999"}), 1, {"999", "256"});
+}
+
+TEST(Cli, LogitsAreTheSameForEveryCut) {
+  const TempDir dir;
+  std::string ids = "0";
+  for (int i = 1; i < 40; ++i) ids += "," + std::to_string(i * 7 % 256);
+  const auto logits = [&](const std::string& split) {
+    std::vector<std::string> args{"logits", "--model", model(), "--tokens", ids, "--out", dir / "l"};
+    if (!split.empty()) args.insert(args.end(), {"--split", split});
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    const std::string bytes = slurp(dir / "l");
+    std::vector<float> x(40 * 256);
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), 8);
+    std::memcpy(x.data(), bytes.data() + 8 + header, x.size() * 4);  // f32 "logits" comes before i32 "tokens"
+    return x;
+  };
+  const std::vector<float> want = logits("");
+  double square = 0;
+  for (const float w : want) square += w * w;
+  const double rms = std::sqrt(square / want.size());
+  ASSERT_GT(rms, 0.01);
+  for (const char* split : {"1,1,1", "5,1,9", "39", "20,20", "3,3,3,3,3,3,3,3,3,3"}) {
+    const std::vector<float> got = logits(split);
+    double worst = 0;
+    for (size_t i = 0; i < want.size(); ++i)
+      worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - want[i]));
+    EXPECT_LT(worst / rms, 1e-5) << split;
+  }
+  expect_error(
+      run_braid({"logits", "--model", model(), "--tokens", "1,2", "--split", "3", "--out", dir / "l"}), 2,
+      {"3", "2"});
+  expect_error(run_braid({"logits", "--model", model(), "--tokens", "1,2", "--out", "/nonexistent/x"}), 1,
+               {"/nonexistent"});
+}
+
+TEST(Cli, ListsAndTablesPrint) {
+  EXPECT_NE(run_braid({"tasks"}).out.find("parity"), std::string::npos);
+  EXPECT_NE(run_braid({"tasks", "show", "parity", "--count", "2"}).out.find("->"), std::string::npos);
+  EXPECT_NE(run_braid({"archs"}).out.find("transformer"), std::string::npos);
+  EXPECT_NE(run_braid({"kernels"}).out.find("rmsnorm"), std::string::npos);
+  EXPECT_NE(run_braid({"info", "--model", model()}).out.find("parameters"), std::string::npos);
+}
+
+TEST(Cli, VerifyPassesOnThisMachineAtEveryLevel) {
+  for (const char* isa : {"base", "avx2", "avx512", "amx"}) {
+    const Finished f = run_braid({"verify"}, {.env = {std::string("BRAID_ISA=") + isa}});
+    EXPECT_EQ(f.code, 0) << isa << "\n" << f.out << f.err;
+  }
+}
+
+TEST(Cli, ALossThatIsNotFiniteStopsWithAdvice) {
+  const TempDir dir;
+  expect_error(run_braid({"train",  "--task",  "parity", "--lr",        "1000",    "--warmup", "0",
+                          "--clip", "0",       "--set",  "init_std=50", "--steps", "400",      "--bad-steps",
+                          "3",      "--batch", "8",      "--quiet",     "--run",   dir / "run"}),
+               1, {"not finite", "--lr"});
+}
+
+}  // namespace
+}  // namespace braid::test

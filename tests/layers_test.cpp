@@ -1,0 +1,66 @@
+// A room may include only what DESIGN's arrows allow.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::set<std::string>> kAllowed{
+    {"base", {}},
+    {"tensor", {"base"}},
+    {"kernels", {"base", "tensor"}},
+    {"autograd", {"base", "tensor", "kernels"}},
+    {"io", {"base", "tensor"}},
+    {"data", {"base", "tensor", "io"}},
+    {"tasks", {"base", "tensor", "io", "data"}},
+    {"model", {"base", "tensor", "kernels", "autograd", "io"}},
+    {"train", {"base", "tensor", "kernels", "autograd", "io", "data", "tasks", "model"}},
+    {"infer", {"base", "tensor", "io", "model"}},
+    {"serve", {"base", "tensor", "io", "model", "infer"}},
+    {"eval", {"base", "tensor", "io", "data", "tasks", "model", "infer"}},
+    {"lab", {"base", "tensor", "io", "data", "tasks", "model", "train", "infer", "eval"}},
+    {"cli",
+     {"base", "tensor", "kernels", "autograd", "io", "data", "tasks", "model", "train", "infer", "serve",
+      "eval", "lab"}},
+};
+
+std::vector<std::string> violations(const std::string& room, const std::string& file, std::istream& text) {
+  static const std::regex kInclude("^\\s*#\\s*include\\s+\"([a-z_]+)/.*");
+  std::vector<std::string> found;
+  std::smatch m;
+  for (std::string line; std::getline(text, line);)
+    if (std::regex_match(line, m, kInclude) && m[1] != room && kAllowed.contains(m[1]) &&
+        !kAllowed.at(room).contains(m[1]))
+      found.push_back(file + ": " + room + " must not include " + m[1].str());
+  return found;
+}
+
+TEST(Layers, NoRoomIncludesAgainstTheArrows) {
+  int files = 0;
+  for (const auto& room : fs::directory_iterator(BRAID_SOURCE "/src")) {
+    const std::string name = room.path().filename();
+    ASSERT_TRUE(kAllowed.contains(name)) << "src/" << name << " is not a room";
+    for (const auto& f : fs::recursive_directory_iterator(room)) {
+      if (f.path().extension() != ".h" && f.path().extension() != ".cpp") continue;
+      ++files;
+      std::ifstream in(f.path());
+      for (const std::string& v : violations(name, f.path(), in)) ADD_FAILURE() << v;
+    }
+  }
+  EXPECT_GT(files, 50);
+}
+
+TEST(Layers, AViolationIsSeen) {
+  std::istringstream bad("#include <vector>\n#include \"model/model.h\"\n");
+  EXPECT_EQ(violations("kernels", "x.h", bad).size(), 1u);
+}
+
+}  // namespace
