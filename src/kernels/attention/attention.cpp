@@ -83,8 +83,8 @@ struct Columns {
   }
 };
 
-// Whole vectors, the last one overlapping its predecessor. (Without the factor compilers make this a call of
-// memcpy, which costs more than the copy of a short head.)
+// Whole vectors, the last one overlapping its predecessor, so not in place. (Without the factor compilers
+// make this a call of memcpy, which costs more than the copy of a short head.)
 HWY_INLINE void copy(const float* from, float* to, size_t n, float scale = 1.0f) {
   const auto at = [&](auto d, size_t i) {
     hn::StoreU(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale)), d, to + i);
@@ -268,71 +268,94 @@ HWY_INLINE void finish(const AttentionShape& s, const Columns& cols, const float
   });
 }
 
-// Few columns (decode steps): bound by reading keys and values once, so these stay where they are and all
-// columns use them while they are in L1. Vectors run along the head.
+// out[j] = x . row j. Four rows at a time: a single chain of additions waits 4 cycles for each.
+HWY_INLINE void dots(const float* x, const float* rows, size_t stride, size_t n, size_t count, float* out) {
+  const Full d;
+  const size_t whole = n / kLanes * kLanes;
+  size_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* r = rows + j * stride;
+    VFull sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    for (size_t i = 0; i < whole; i += kLanes) {
+      const VFull v = hn::LoadU(d, x + i);
+      HWY_UNROLL(4)
+      for (size_t e = 0; e < 4; ++e) sum[e] = hn::MulAdd(v, hn::LoadU(d, r + e * stride + i), sum[e]);
+    }
+    HWY_UNROLL(4)
+    for (size_t e = 0; e < 4; ++e) {
+      float total = hn::GetLane(hn::SumOfLanes(d, sum[e]));
+      for (size_t i = whole; i < n; ++i) total += x[i] * r[e * stride + i];
+      out[j + e] = total;
+    }
+  }
+  for (; j < count; ++j)
+    out[j] = sum_lanes(n, [&](auto t, size_t i) {
+      return hn::Mul(hn::LoadU(t, x + i), hn::LoadU(t, rows + j * stride + i));
+    });
+}
+
+// out += sum_j p[j] row j, four rows per pass over out.
+HWY_INLINE void add_rows(const float* p, const float* rows, size_t stride, size_t n, size_t count,
+                         float* out) {
+  size_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* r = rows + j * stride;
+    for_lanes(n, [&](auto t, size_t i) {
+      auto sum = hn::LoadU(t, out + i);
+      HWY_UNROLL(4)
+      for (size_t e = 0; e < 4; ++e)
+        sum = hn::MulAdd(hn::Set(t, p[j + e]), hn::LoadU(t, r + e * stride + i), sum);
+      hn::StoreU(sum, t, out + i);
+    });
+  }
+  for (; j < count; ++j)
+    for_lanes(n, [&](auto t, size_t i) {
+      const auto row = hn::LoadU(t, rows + j * stride + i);
+      hn::StoreU(hn::MulAdd(hn::Set(t, p[j]), row, hn::LoadU(t, out + i)), t, out + i);
+    });
+}
+
+// At most a quarter of a vector of columns (decode steps without grouped queries): vectors run along the
+// head, as most lanes of a panel would be empty.
 void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, const Columns& cols,
              size_t kv_head, Mat<float> o, float* lse) {
-  HWY_ALIGN float qs[kLanes * kAttentionMaxDim];
-  HWY_ALIGN float acc[kLanes * kAttentionMaxDim];
-  HWY_ALIGN float p[kMaxKeys];
-  float m[kLanes], l[kLanes];
+  constexpr size_t kStep = 32;  // keys: with heads of 128, 16 KB of keys and 16 KB of values
+  HWY_ALIGN float qs[kLanes / 4 * kAttentionMaxDim];
+  HWY_ALIGN float acc[kLanes / 4 * kAttentionMaxDim];
+  float p[kStep], m[kLanes], l[kLanes];
   for (size_t c = 0; c < cols.n; ++c) m[c] = -HUGE_VALF, l[c] = 0;
   std::fill_n(acc, cols.n * s.dv, 0.0f);
   cols.each([&](size_t c, size_t row, size_t head) {
-    const float* from = q.row(row) + head * s.dk;
-    for_lanes(s.dk, [&](auto t, size_t i) {
-      hn::StoreU(hn::Mul(hn::LoadU(t, from + i), hn::Set(t, s.scale)), t, qs + c * s.dk + i);
-    });
+    copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
   });
   for_key_blocks(
-      s, seq, kv_head, cols, 32,
+      s, seq, kv_head, cols, kStep,
       [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
+        prefetch(v, keys, s.dv, v_stride);
         for (size_t c = 0; c < cols.n; ++c) {
-          const int64_t at = cols.position(c), count = static_cast<int64_t>(keys);
-          const size_t hi = static_cast<size_t>(std::clamp<int64_t>(at + 1 - first, 0, count));
-          const size_t lo = s.window ? static_cast<size_t>(std::clamp<int64_t>(
-                                           at + 1 - first - static_cast<int64_t>(s.window), 0, count))
-                                     : 0;
+          const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
+                        window = static_cast<int64_t>(s.window);
+          const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
+                       lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
           if (lo >= hi) continue;
-          const float* qc = qs + c * s.dk;
-          for (size_t j = lo; j < hi; ++j) {
-            const float* row = k + j * k_stride;
-            p[j] = sum_lanes(
-                s.dk, [&](auto t, size_t i) { return hn::Mul(hn::LoadU(t, row + i), hn::LoadU(t, qc + i)); });
-          }
+          const size_t n = hi - lo;
+          dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
           const float top =
-              std::max(m[c], max_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); }));
-          const float base = top == -HUGE_VALF ? 0.0f : top;
-          for_lanes(hi - lo, [&](auto t, size_t i) {
-            hn::StoreU(exp_v(t, hn::Sub(hn::LoadU(t, p + lo + i), hn::Set(t, base))), t, p + lo + i);
-          });
+              std::max(m[c], max_lanes(n, [&](auto t, size_t i) { return hn::LoadU(t, p + i); }));
+          const float base = top == -HUGE_VALF ? 0.0f : top;  // as in softmax_step
           const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
           m[c] = top;
-          l[c] =
-              l[c] * factor + sum_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); });
+          l[c] = l[c] * factor + sum_lanes(n, [&](auto t, size_t i) {
+                   const auto e = exp_v(t, hn::Sub(hn::LoadU(t, p + i), hn::Set(t, base)));
+                   hn::StoreU(e, t, p + i);
+                   return e;
+                 });
           float* out = acc + c * s.dv;
           if (factor != 1.0f)
             for_lanes(s.dv, [&](auto t, size_t i) {
               hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
             });
-          size_t j = lo;
-          for (; j + 4 <= hi; j += 4) {
-            const float* row = v + j * v_stride;
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              auto sum = hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i));
-              sum = hn::MulAdd(hn::Set(t, p[j + 1]), hn::LoadU(t, row + v_stride + i), sum);
-              sum = hn::MulAdd(hn::Set(t, p[j + 2]), hn::LoadU(t, row + 2 * v_stride + i), sum);
-              sum = hn::MulAdd(hn::Set(t, p[j + 3]), hn::LoadU(t, row + 3 * v_stride + i), sum);
-              hn::StoreU(sum, t, out + i);
-            });
-          }
-          for (; j < hi; ++j) {
-            const float* row = v + j * v_stride;
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              hn::StoreU(hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i)), t,
-                         out + i);
-            });
-          }
+          add_rows(p, v + lo * v_stride, v_stride, s.dv, n, out);
         }
       });
   finish(s, cols, acc, s.dv, m, l, o, lse);
@@ -343,7 +366,7 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   const Full d;
   const size_t group = s.heads / s.kv_heads;
   const Columns cols{seq.begin, begin, end - begin, group, kv_head * group, seq.first};
-  if (2 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
+  if (4 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
   const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
   Arena arena;
   float* qt = arena.take(padded * s.dk);
@@ -361,11 +384,6 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   Visible vis;
   // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
   const bool copies = cols.n > 4 * kPanel;
-  if (seq.count * group <= attention_block(s))
-    for (const KvSegment& seg : seq.kv) {
-      prefetch(seg.k + kv_head * s.dk, std::min(seg.count, kMaxKeys), s.dk, seg.k_stride);
-      prefetch(seg.v + kv_head * s.dv, std::min(seg.count, kMaxKeys), s.dv, seg.v_stride);
-    }
   for_key_blocks(
       s, seq, kv_head, cols, fwd_tile(s).keys,
       [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
@@ -374,6 +392,8 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
           for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
           for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
           k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
+        } else {
+          prefetch(v, keys, s.dv, v_stride);
         }
         for (size_t c = 0; c < cols.n; c += kPanel) {
           const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
