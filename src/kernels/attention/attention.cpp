@@ -23,11 +23,11 @@
 namespace braid {
 
 // Columns (queries) and keys per tile, for heads of at most 128, 256 and 512 numbers: what a tile needs stays
-// below 320 KB, inside an L2 of 512 KB.
+// below 384 KB (330 KB with heads of 128), inside an L2 of 512 KB.
 struct AttentionTile {
   size_t columns, keys;
 };
-constexpr size_t kMaxColumns = 192, kMaxKeys = 96, kArena = 80 * 1024;
+constexpr size_t kMaxColumns = 192, kMaxKeys = 96, kArena = 96 * 1024;
 constexpr size_t tile_shift(const AttentionShape& s) {
   const size_t d = std::max(s.dk, s.dv);
   return d <= 128 ? 0 : d <= 256 ? 1 : 2;
@@ -66,6 +66,19 @@ struct Arena {
     return p;
   }
 };
+
+constexpr size_t fwd_floats(size_t dim) {
+  const AttentionTile t = fwd_tile({1, 1, dim, dim});
+  return round_up(t.columns, kPanel) * (dim + copy_stride(dim)) + kMaxKeys * kPanel +
+         2 * t.keys * copy_stride(dim);
+}
+constexpr size_t bwd_floats(size_t dim) {
+  const AttentionTile t = bwd_tile({1, 1, dim, dim});
+  return 3 * t.columns * copy_stride(dim) + 2 * round_up(t.columns, kPanel) * dim + 2 * t.keys * t.columns;
+}
+static_assert(fwd_floats(128) <= kArena && fwd_floats(256) <= kArena && fwd_floats(512) <= kArena);
+static_assert(bwd_floats(128) <= kArena && bwd_floats(256) <= kArena && bwd_floats(512) <= kArena);
+static_assert(kAttentionMaxDim == 512);
 
 // The columns of one tile: `n` from column `begin` of a kv head.
 struct Columns {
@@ -328,36 +341,35 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
   cols.each([&](size_t c, size_t row, size_t head) {
     copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
   });
-  for_key_blocks(
-      s, seq, kv_head, cols, kStep,
-      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
-        prefetch(v, keys, s.dv, v_stride);
-        for (size_t c = 0; c < cols.n; ++c) {
-          const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
-                        window = static_cast<int64_t>(s.window);
-          const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
-                       lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
-          if (lo >= hi) continue;
-          const size_t n = hi - lo;
-          dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
-          const float top =
-              std::max(m[c], max_lanes(n, [&](auto t, size_t i) { return hn::LoadU(t, p + i); }));
-          const float base = top == -HUGE_VALF ? 0.0f : top;  // as in softmax_step
-          const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
-          m[c] = top;
-          l[c] = l[c] * factor + sum_lanes(n, [&](auto t, size_t i) {
-                   const auto e = exp_v(t, hn::Sub(hn::LoadU(t, p + i), hn::Set(t, base)));
-                   hn::StoreU(e, t, p + i);
-                   return e;
-                 });
-          float* out = acc + c * s.dv;
-          if (factor != 1.0f)
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
-            });
-          add_rows(p, v + lo * v_stride, v_stride, s.dv, n, out);
-        }
-      });
+  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
+                        int64_t first) {
+    prefetch(v, keys, s.dv, v_stride);
+    for (size_t c = 0; c < cols.n; ++c) {
+      const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
+                    window = static_cast<int64_t>(s.window);
+      const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
+                   lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
+      if (lo >= hi) continue;
+      const size_t n = hi - lo;
+      dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
+      const float top = std::max(m[c], max_lanes(n, [&](auto t, size_t i) { return hn::LoadU(t, p + i); }));
+      const float base = top == -HUGE_VALF ? 0.0f : top;  // as in softmax_step
+      const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
+      m[c] = top;
+      l[c] = l[c] * factor + sum_lanes(n, [&](auto t, size_t i) {
+               const auto e = exp_v(t, hn::Sub(hn::LoadU(t, p + i), hn::Set(t, base)));
+               hn::StoreU(e, t, p + i);
+               return e;
+             });
+      float* out = acc + c * s.dv;
+      if (factor != 1.0f)
+        for_lanes(s.dv, [&](auto t, size_t i) {
+          hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
+        });
+      add_rows(p, v + lo * v_stride, v_stride, s.dv, n, out);
+    }
+  };
+  for_key_blocks(s, seq, kv_head, cols, kStep, tile);
   finish(s, cols, acc, s.dv, m, l, o, lse);
 }
 
@@ -384,52 +396,52 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   Visible vis;
   // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
   const bool copies = cols.n > 4 * kPanel;
-  for_key_blocks(
-      s, seq, kv_head, cols, fwd_tile(s).keys,
-      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
-        vis.set(cols, first, keys, s.window);
-        if (copies) {
-          for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
-          for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
-          k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
-        } else {
-          prefetch(v, keys, s.dv, v_stride);
-        }
-        for (size_t c = 0; c < cols.n; c += kPanel) {
-          const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
-          const KeyRange r = visible_keys(vis, keys, c, width);
-          if (r.begin == r.end) continue;
-          gemm_nn(r.end - r.begin, vectors, s.dk, k + r.begin * k_stride, k_stride, qt + c * s.dk, kPanel,
-                  st + r.begin * kPanel, kPanel, Into::kOverwrite);
-          bool rescale = false;
-          HWY_ALIGN float factor[kPanel];
-          for (size_t x = 0; x < vectors; x += kLanes) {
-            const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
-            hn::Store(f, d, factor + x);
-            rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
-            const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
-            float* pad = st + r.begin * kPanel + x;
-            zero_outside(pad, kPanel, r.end - r.begin,
-                         {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
-          }
-          float* to = acc + c * o_stride;
-          const float* p = st + r.begin * kPanel;
-          if (!started[c / kPanel]) {
-            started[c / kPanel] = true;
-            gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
-                    Into::kOverwrite);
-            continue;
-          }
-          if (rescale)
-            for (size_t i = 0; i < width; ++i)
-              for_lanes(s.dv, [&](auto t, size_t e) {
-                float* x = to + i * o_stride + e;
-                hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
-              });
-          gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
-                  Into::kAdd);
-        }
-      });
+  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
+                        int64_t first) {
+    vis.set(cols, first, keys, s.window);
+    if (copies) {
+      for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
+      for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
+      k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
+    } else {
+      prefetch(v, keys, s.dv, v_stride);
+    }
+    for (size_t c = 0; c < cols.n; c += kPanel) {
+      const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+      const KeyRange r = visible_keys(vis, keys, c, width);
+      if (r.begin == r.end) continue;
+      gemm_nn(r.end - r.begin, vectors, s.dk, k + r.begin * k_stride, k_stride, qt + c * s.dk, kPanel,
+              st + r.begin * kPanel, kPanel, Into::kOverwrite);
+      bool rescale = false;
+      HWY_ALIGN float factor[kPanel];
+      for (size_t x = 0; x < vectors; x += kLanes) {
+        const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
+        hn::Store(f, d, factor + x);
+        rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
+        const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
+        float* pad = st + r.begin * kPanel + x;
+        zero_outside(pad, kPanel, r.end - r.begin,
+                     {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
+      }
+      float* to = acc + c * o_stride;
+      const float* p = st + r.begin * kPanel;
+      if (!started[c / kPanel]) {
+        started[c / kPanel] = true;
+        gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
+                Into::kOverwrite);
+        continue;
+      }
+      if (rescale)
+        for (size_t i = 0; i < width; ++i)
+          for_lanes(s.dv, [&](auto t, size_t e) {
+            float* x = to + i * o_stride + e;
+            hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
+          });
+      gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
+              Into::kAdd);
+    }
+  };
+  for_key_blocks(s, seq, kv_head, cols, fwd_tile(s).keys, tile);
   for (size_t c = 0; c < cols.n; c += kPanel)
     if (!started[c / kPanel])
       for (size_t i = c; i < std::min(c + kPanel, cols.n); ++i) std::fill_n(acc + i * o_stride, s.dv, 0.0f);
@@ -451,7 +463,7 @@ HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, f
 
 // Queries outside, keys inside: per block of columns q and do are transposed once, and dq is complete at the
 // end; dk and dv add up in `scratch`. There k and v are copied too: in place, rows of many heads are a page
-// or more apart, and every tile would pay for address translation and cache conflicts (a quarter of the time
+// or more apart, and every tile would pay for address translation and cache conflicts (a fifth of the time
 // with 16 heads of 128). A sequence that is a single tile reads and writes in place.
 void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
          Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float* scratch) {
@@ -508,42 +520,43 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     });
     for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
     for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
-    for_key_blocks(s, keys_of, 0, cols, max_keys,
-                   [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys, int64_t first) {
-                     vis.set(cols, first, keys, s.window);
-                     for (size_t c = 0; c < cols.n; c += kPanel) {
-                       const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
-                       const KeyRange r = visible_keys(vis, keys, c, width);
-                       const size_t n = r.end - r.begin;
-                       gemm_nn(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk, kPanel,
-                               st + r.begin * block + c, block, Into::kOverwrite);
-                       gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv, kPanel,
-                               dt + r.begin * block + c, block, Into::kOverwrite);
-                       for (size_t x = c; x < c + vectors; x += kLanes) {
-                         bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x);
-                         const KeyRange own = visible_keys(vis, keys, x, kLanes);
-                         zero_outside(st + x, block, keys, own);
-                         zero_outside(dt + x, block, keys, own);
-                       }
-                       gemm_tn(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk, ldk,
-                               dq + c * k_stride, k_stride, Into::kAdd);
-                     }
-                     // Keys in groups, each with the columns that see one of them.
-                     const size_t step = vis.all ? keys : 16;
-                     for (size_t j = 0; j < keys; j += step) {
-                       const size_t n = std::min(step, keys - j), at = static_cast<size_t>(first) + j;
-                       size_t c0 = 0, c1 = cols.n;
-                       if (!vis.all) {
-                         while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
-                         while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
-                       }
-                       const Into into = single ? Into::kOverwrite : Into::kAdd;
-                       gemm_nn(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride, v_stride,
-                               dv.row(at), dv.stride, into);
-                       gemm_nn(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride, k_stride,
-                               dk.row(at), dk.stride, into);
-                     }
-                   });
+    const auto tile = [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys,
+                          int64_t first) {
+      vis.set(cols, first, keys, s.window);
+      for (size_t c = 0; c < cols.n; c += kPanel) {
+        const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+        const KeyRange r = visible_keys(vis, keys, c, width);
+        const size_t n = r.end - r.begin;
+        gemm_nn(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk, kPanel, st + r.begin * block + c,
+                block, Into::kOverwrite);
+        gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv, kPanel, dt + r.begin * block + c,
+                block, Into::kOverwrite);
+        for (size_t x = c; x < c + vectors; x += kLanes) {
+          bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x);
+          const KeyRange own = visible_keys(vis, keys, x, kLanes);
+          zero_outside(st + x, block, keys, own);
+          zero_outside(dt + x, block, keys, own);
+        }
+        gemm_tn(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk, ldk, dq + c * k_stride,
+                k_stride, Into::kAdd);
+      }
+      // Keys in groups, each with the columns that see one of them.
+      const size_t step = vis.all ? keys : 16;
+      for (size_t j = 0; j < keys; j += step) {
+        const size_t n = std::min(step, keys - j), at = static_cast<size_t>(first) + j;
+        size_t c0 = 0, c1 = cols.n;
+        if (!vis.all) {
+          while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
+          while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
+        }
+        const Into into = single ? Into::kOverwrite : Into::kAdd;
+        gemm_nn(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride, v_stride, dv.row(at),
+                dv.stride, into);
+        gemm_nn(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride, k_stride, dk.row(at),
+                dk.stride, into);
+      }
+    };
+    for_key_blocks(s, keys_of, 0, cols, max_keys, tile);
     cols.each([&](size_t c, size_t row, size_t head) {
       copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk, s.scale);
     });
@@ -621,13 +634,13 @@ const AttentionFns& fns_for(const AttentionShape& s) {
   return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
 }
 
-// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
-// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
 // Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
 size_t tasks_at_once(const AttentionShape& s, size_t total, Par par) {
   return total >= 16 * s.kv_heads * static_cast<size_t>(par.threads()) ? s.kv_heads : 1;
 }
 
+// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
+// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
 template <class Count, class Run>
 void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par par, const Run& run) {
   const size_t group = s.heads / s.kv_heads, block = attention_block(s);

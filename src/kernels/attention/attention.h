@@ -65,8 +65,8 @@ struct AttentionGrad {  // all overwritten
 
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
                           Par par = {});
-// scratch: at least attention_bwd_scratch() numbers, contents of no meaning before and after; about
-// 4 * (longest sequence) * (dk + dv) bytes * 2 per thread.
+// scratch: attention_bwd_scratch() numbers, about 2 (dk + dv) times the longest sequence for each thread;
+// what is in it does not matter.
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
                           Mat<const float> dout, const AttentionGrad& grad, std::span<float> scratch,
                           Par par = {});
