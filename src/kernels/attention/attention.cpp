@@ -1,10 +1,13 @@
 #include "kernels/attention/attention.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <atomic>
 #include <type_traits>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/attention/attention_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,16 +23,24 @@
 namespace braid {
 
 // Columns (queries) and keys per tile, for heads of at most 128, 256 and 512 numbers: what a tile needs stays
-// below 320 KB, inside an L2 of 512 KB.
-constexpr size_t kMaxColumns = 128, kMaxKeys = 128, kArena = 80 * 1024;
+// below 384 KB (330 KB with heads of 128), inside an L2 of 512 KB.
+struct AttentionTile {
+  size_t columns, keys;
+};
+constexpr size_t kMaxColumns = 192, kMaxKeys = 96, kArena = 96 * 1024;
 constexpr size_t tile_shift(const AttentionShape& s) {
   const size_t d = std::max(s.dk, s.dv);
   return d <= 128 ? 0 : d <= 256 ? 1 : 2;
 }
-constexpr size_t fwd_columns(const AttentionShape& s) { return kMaxColumns >> tile_shift(s); }
-constexpr size_t bwd_columns(const AttentionShape& s) { return kMaxColumns / 2 >> tile_shift(s); }
-constexpr size_t fwd_keys(const AttentionShape& s) { return kMaxKeys >> tile_shift(s); }
-constexpr size_t bwd_keys(const AttentionShape& s) { return kMaxKeys / 2 >> tile_shift(s); }
+constexpr AttentionTile fwd_tile(const AttentionShape& s) {
+  return {size_t{192} >> tile_shift(s), size_t{96} >> tile_shift(s)};
+}
+constexpr AttentionTile bwd_tile(const AttentionShape& s) {
+  return {size_t{64} >> tile_shift(s), size_t{64} >> tile_shift(s)};
+}
+
+// Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
+constexpr size_t copy_stride(size_t width) { return (width + 31) / 32 * 32 + 16; }
 
 }  // namespace braid
 #endif
@@ -45,9 +56,6 @@ constexpr size_t kLanes = HWY_LANES(float), kPanel = kGemmVecs * kLanes;
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
-constexpr size_t copy_stride(size_t width) { return round_up(width, 32) + 16; }
-
 // The task's memory, on its stack.
 struct Arena {
   HWY_ALIGN float data[kArena];
@@ -58,6 +66,19 @@ struct Arena {
     return p;
   }
 };
+
+constexpr size_t fwd_floats(size_t dim) {
+  const AttentionTile t = fwd_tile({1, 1, dim, dim});
+  return round_up(t.columns, kPanel) * (dim + copy_stride(dim)) + kMaxKeys * kPanel +
+         2 * t.keys * copy_stride(dim);
+}
+constexpr size_t bwd_floats(size_t dim) {
+  const AttentionTile t = bwd_tile({1, 1, dim, dim});
+  return 3 * t.columns * copy_stride(dim) + 2 * round_up(t.columns, kPanel) * dim + 2 * t.keys * t.columns;
+}
+static_assert(fwd_floats(128) <= kArena && fwd_floats(256) <= kArena && fwd_floats(512) <= kArena);
+static_assert(bwd_floats(128) <= kArena && bwd_floats(256) <= kArena && bwd_floats(512) <= kArena);
+static_assert(kAttentionMaxDim == 512);
 
 // The columns of one tile: `n` from column `begin` of a kv head.
 struct Columns {
@@ -75,23 +96,42 @@ struct Columns {
   }
 };
 
-HWY_INLINE void copy(const float* from, float* to, size_t n) {
-  for_lanes(n, [&](auto d, size_t i) { hn::StoreU(hn::LoadU(d, from + i), d, to + i); });
+// Whole vectors, the last one overlapping its predecessor, so not in place. (Without the factor compilers
+// make this a call of memcpy, which costs more than the copy of a short head.)
+HWY_INLINE void copy(const float* from, float* to, size_t n, float scale = 1.0f) {
+  const auto at = [&](auto d, size_t i) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale)), d, to + i);
+  };
+  if (n < kLanes) {
+    for (size_t i = 0; i < n; ++i) at(One(), i);
+    return;
+  }
+  for (size_t i = 0; i + kLanes <= n; i += kLanes) at(Full(), i);
+  if (n % kLanes) at(Full(), n - kLanes);
 }
 
-// The columns' heads of `width` numbers, one below the other; zeros up to a whole vector of columns.
-HWY_INLINE void gather(const Columns& cols, Mat<const float> from, size_t width, float* to, size_t stride) {
-  cols.each(
-      [&](size_t c, size_t row, size_t head) { copy(from.row(row) + head * width, to + c * stride, width); });
+// Starts reading rows that are needed soon: heads of a row-major batch lie in short pieces, which the
+// hardware does not foresee.
+HWY_INLINE void prefetch(const float* p, size_t rows, size_t width, size_t stride) {
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t e = 0; e < width; e += 16) hwy::Prefetch(p + i * stride + e);
+}
+
+// The columns' heads of `width` numbers times `scale`, one below the other; zeros up to a whole vector of
+// columns.
+HWY_INLINE void gather(const Columns& cols, Mat<const float> from, size_t width, float scale, float* to,
+                       size_t stride) {
+  cols.each([&](size_t c, size_t row, size_t head) {
+    copy(from.row(row) + head * width, to + c * stride, width, scale);
+  });
   for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) std::fill_n(to + c * stride, width, 0.0f);
 }
 
 // Panels of [width][kPanel] from gathered columns.
-HWY_INLINE void to_panels(size_t columns, size_t width, const float* from, size_t stride, float* to,
-                          float scale) {
+HWY_INLINE void to_panels(size_t columns, size_t width, const float* from, size_t stride, float* to) {
   for (size_t c = 0; c < columns; c += kPanel)
     transpose(round_up(std::min(kPanel, columns - c), kLanes), width, from + c * stride, stride,
-              to + c * width, kPanel, scale);
+              to + c * width, kPanel);
 }
 
 // Which of the n keys from position `first` on each column sees: [lo, hi). Both grow with the column.
@@ -241,75 +281,95 @@ HWY_INLINE void finish(const AttentionShape& s, const Columns& cols, const float
   });
 }
 
-// Few columns (decode steps): bound by reading keys and values once, so these stay where they are and all
-// columns use them while they are in L1. Vectors run along the head.
+// out[j] = x . row j. Four rows at a time: a single chain of additions waits 4 cycles for each.
+HWY_INLINE void dots(const float* x, const float* rows, size_t stride, size_t n, size_t count, float* out) {
+  const Full d;
+  const size_t whole = n / kLanes * kLanes;
+  size_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* r = rows + j * stride;
+    VFull sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    for (size_t i = 0; i < whole; i += kLanes) {
+      const VFull v = hn::LoadU(d, x + i);
+      HWY_UNROLL(4)
+      for (size_t e = 0; e < 4; ++e) sum[e] = hn::MulAdd(v, hn::LoadU(d, r + e * stride + i), sum[e]);
+    }
+    HWY_UNROLL(4)
+    for (size_t e = 0; e < 4; ++e) {
+      float total = hn::GetLane(hn::SumOfLanes(d, sum[e]));
+      for (size_t i = whole; i < n; ++i) total += x[i] * r[e * stride + i];
+      out[j + e] = total;
+    }
+  }
+  for (; j < count; ++j)
+    out[j] = sum_lanes(n, [&](auto t, size_t i) {
+      return hn::Mul(hn::LoadU(t, x + i), hn::LoadU(t, rows + j * stride + i));
+    });
+}
+
+// out += sum_j p[j] row j, four rows per pass over out.
+HWY_INLINE void add_rows(const float* p, const float* rows, size_t stride, size_t n, size_t count,
+                         float* out) {
+  size_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* r = rows + j * stride;
+    for_lanes(n, [&](auto t, size_t i) {
+      auto sum = hn::LoadU(t, out + i);
+      HWY_UNROLL(4)
+      for (size_t e = 0; e < 4; ++e)
+        sum = hn::MulAdd(hn::Set(t, p[j + e]), hn::LoadU(t, r + e * stride + i), sum);
+      hn::StoreU(sum, t, out + i);
+    });
+  }
+  for (; j < count; ++j)
+    for_lanes(n, [&](auto t, size_t i) {
+      const auto row = hn::LoadU(t, rows + j * stride + i);
+      hn::StoreU(hn::MulAdd(hn::Set(t, p[j]), row, hn::LoadU(t, out + i)), t, out + i);
+    });
+}
+
+// At most a quarter of a vector of columns (decode steps without grouped queries): vectors run along the
+// head, as most lanes of a panel would be empty.
 void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, const Columns& cols,
              size_t kv_head, Mat<float> o, float* lse) {
-  const Full d;
-  HWY_ALIGN float qs[kLanes * kAttentionMaxDim];
-  HWY_ALIGN float acc[kLanes * kAttentionMaxDim];
-  HWY_ALIGN float p[kMaxKeys];
-  float m[kLanes], l[kLanes];
+  constexpr size_t kStep = 32;  // keys: with heads of 128, 16 KB of keys and 16 KB of values
+  HWY_ALIGN float qs[kLanes / 4 * kAttentionMaxDim];
+  HWY_ALIGN float acc[kLanes / 4 * kAttentionMaxDim];
+  float p[kStep], m[kLanes], l[kLanes];
   for (size_t c = 0; c < cols.n; ++c) m[c] = -HUGE_VALF, l[c] = 0;
   std::fill_n(acc, cols.n * s.dv, 0.0f);
   cols.each([&](size_t c, size_t row, size_t head) {
-    const float* from = q.row(row) + head * s.dk;
-    for_lanes(s.dk, [&](auto t, size_t i) {
-      hn::StoreU(hn::Mul(hn::LoadU(t, from + i), hn::Set(t, s.scale)), t, qs + c * s.dk + i);
-    });
+    copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
   });
-  for_key_blocks(
-      s, seq, kv_head, cols, 32,
-      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
-        for (size_t c = 0; c < cols.n; ++c) {
-          const int64_t at = cols.position(c), count = static_cast<int64_t>(keys);
-          const size_t hi = static_cast<size_t>(std::clamp<int64_t>(at + 1 - first, 0, count));
-          const size_t lo = s.window ? static_cast<size_t>(std::clamp<int64_t>(
-                                           at + 1 - first - static_cast<int64_t>(s.window), 0, count))
-                                     : 0;
-          if (lo >= hi) continue;
-          const float* qc = qs + c * s.dk;
-          for (size_t j = lo; j < hi; ++j) {
-            const float* row = k + j * k_stride;
-            p[j] = sum_lanes(
-                s.dk, [&](auto t, size_t i) { return hn::Mul(hn::LoadU(t, row + i), hn::LoadU(t, qc + i)); });
-          }
-          const float top =
-              std::max(m[c], max_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); }));
-          const float base = top == -HUGE_VALF ? 0.0f : top;
-          for_lanes(hi - lo, [&](auto t, size_t i) {
-            hn::StoreU(exp_v(t, hn::Sub(hn::LoadU(t, p + lo + i), hn::Set(t, base))), t, p + lo + i);
-          });
-          const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
-          m[c] = top;
-          l[c] =
-              l[c] * factor + sum_lanes(hi - lo, [&](auto t, size_t i) { return hn::LoadU(t, p + lo + i); });
-          float* out = acc + c * s.dv;
-          if (factor != 1.0f)
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
-            });
-          size_t j = lo;
-          for (; j + 4 <= hi; j += 4) {
-            const float* row = v + j * v_stride;
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              auto sum = hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i));
-              sum = hn::MulAdd(hn::Set(t, p[j + 1]), hn::LoadU(t, row + v_stride + i), sum);
-              sum = hn::MulAdd(hn::Set(t, p[j + 2]), hn::LoadU(t, row + 2 * v_stride + i), sum);
-              sum = hn::MulAdd(hn::Set(t, p[j + 3]), hn::LoadU(t, row + 3 * v_stride + i), sum);
-              hn::StoreU(sum, t, out + i);
-            });
-          }
-          for (; j < hi; ++j) {
-            const float* row = v + j * v_stride;
-            for_lanes(s.dv, [&](auto t, size_t i) {
-              hn::StoreU(hn::MulAdd(hn::Set(t, p[j]), hn::LoadU(t, row + i), hn::LoadU(t, out + i)), t,
-                         out + i);
-            });
-          }
-        }
-      });
-  (void)d;
+  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
+                        int64_t first) {
+    prefetch(v, keys, s.dv, v_stride);
+    for (size_t c = 0; c < cols.n; ++c) {
+      const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
+                    window = static_cast<int64_t>(s.window);
+      const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
+                   lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
+      if (lo >= hi) continue;
+      const size_t n = hi - lo;
+      dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
+      const float top = std::max(m[c], max_lanes(n, [&](auto t, size_t i) { return hn::LoadU(t, p + i); }));
+      const float base = top == -HUGE_VALF ? 0.0f : top;  // as in softmax_step
+      const float factor = hn::GetLane(exp_v(One(), hn::Set(One(), m[c] - base)));
+      m[c] = top;
+      l[c] = l[c] * factor + sum_lanes(n, [&](auto t, size_t i) {
+               const auto e = exp_v(t, hn::Sub(hn::LoadU(t, p + i), hn::Set(t, base)));
+               hn::StoreU(e, t, p + i);
+               return e;
+             });
+      float* out = acc + c * s.dv;
+      if (factor != 1.0f)
+        for_lanes(s.dv, [&](auto t, size_t i) {
+          hn::StoreU(hn::Mul(hn::LoadU(t, out + i), hn::Set(t, factor)), t, out + i);
+        });
+      add_rows(p, v + lo * v_stride, v_stride, s.dv, n, out);
+    }
+  };
+  for_key_blocks(s, seq, kv_head, cols, kStep, tile);
   finish(s, cols, acc, s.dv, m, l, o, lse);
 }
 
@@ -318,94 +378,120 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   const Full d;
   const size_t group = s.heads / s.kv_heads;
   const Columns cols{seq.begin, begin, end - begin, group, kv_head * group, seq.first};
-  if (2 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
+  if (4 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
   const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
   Arena arena;
   float* qt = arena.take(padded * s.dk);
   float* acc = arena.take(padded * std::max(q_stride, o_stride));  // first holds the gathered queries
   float* st = arena.take(kMaxKeys * kPanel);
-  float* k_copy = arena.take(fwd_keys(s) * q_stride);
-  float* v_copy = arena.take(fwd_keys(s) * o_stride);
+  float* k_copy = arena.take(fwd_tile(s).keys * q_stride);
+  float* v_copy = arena.take(fwd_tile(s).keys * o_stride);
   HWY_ALIGN float m[kMaxColumns];
   HWY_ALIGN float l[kMaxColumns];
   bool started[kMaxColumns / kPanel] = {};
-  gather(cols, q, s.dk, acc, q_stride);
-  to_panels(cols.n, s.dk, acc, q_stride, qt, s.scale);
+  gather(cols, q, s.dk, s.scale, acc, q_stride);
+  to_panels(cols.n, s.dk, acc, q_stride, qt);
   std::fill_n(m, padded, -HUGE_VALF);
   std::fill_n(l, padded, 0.0f);
   Visible vis;
   // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
   const bool copies = cols.n > 4 * kPanel;
-  for_key_blocks(
-      s, seq, kv_head, cols, fwd_keys(s),
-      [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys, int64_t first) {
-        vis.set(cols, first, keys, s.window);
-        if (copies) {
-          for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
-          for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
-          k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
-        }
-        for (size_t c = 0; c < cols.n; c += kPanel) {
-          const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
-          const KeyRange r = visible_keys(vis, keys, c, width);
-          if (r.begin == r.end) continue;
-          gemm_nn<Into::kOverwrite>(r.end - r.begin, vectors, s.dk, k + r.begin * k_stride, k_stride,
-                                    qt + c * s.dk, kPanel, st + r.begin * kPanel, kPanel);
-          bool rescale = false;
-          HWY_ALIGN float factor[kPanel];
-          for (size_t x = 0; x < vectors; x += kLanes) {
-            const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
-            hn::Store(f, d, factor + x);
-            rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
-            const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
-            float* pad = st + r.begin * kPanel + x;
-            zero_outside(pad, kPanel, r.end - r.begin,
-                         {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
-          }
-          float* to = acc + c * o_stride;
-          const float* p = st + r.begin * kPanel;
-          if (!started[c / kPanel]) {
-            started[c / kPanel] = true;
-            gemm_tn<Into::kOverwrite>(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride,
-                                      v_stride, to, o_stride);
-            continue;
-          }
-          if (rescale)
-            for (size_t i = 0; i < width; ++i)
-              for_lanes(s.dv, [&](auto t, size_t e) {
-                float* x = to + i * o_stride + e;
-                hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
-              });
-          gemm_tn<Into::kAdd>(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to,
-                              o_stride);
-        }
-      });
+  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
+                        int64_t first) {
+    vis.set(cols, first, keys, s.window);
+    if (copies) {
+      for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
+      for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
+      k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
+    } else {
+      prefetch(v, keys, s.dv, v_stride);
+    }
+    for (size_t c = 0; c < cols.n; c += kPanel) {
+      const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+      const KeyRange r = visible_keys(vis, keys, c, width);
+      if (r.begin == r.end) continue;
+      gemm_nn(r.end - r.begin, vectors, s.dk, k + r.begin * k_stride, k_stride, qt + c * s.dk, kPanel,
+              st + r.begin * kPanel, kPanel, Into::kOverwrite);
+      bool rescale = false;
+      HWY_ALIGN float factor[kPanel];
+      for (size_t x = 0; x < vectors; x += kLanes) {
+        const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
+        hn::Store(f, d, factor + x);
+        rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
+        const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
+        float* pad = st + r.begin * kPanel + x;
+        zero_outside(pad, kPanel, r.end - r.begin,
+                     {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
+      }
+      float* to = acc + c * o_stride;
+      const float* p = st + r.begin * kPanel;
+      if (!started[c / kPanel]) {
+        started[c / kPanel] = true;
+        gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
+                Into::kOverwrite);
+        continue;
+      }
+      if (rescale)
+        for (size_t i = 0; i < width; ++i)
+          for_lanes(s.dv, [&](auto t, size_t e) {
+            float* x = to + i * o_stride + e;
+            hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
+          });
+      gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
+              Into::kAdd);
+    }
+  };
+  for_key_blocks(s, seq, kv_head, cols, fwd_tile(s).keys, tile);
   for (size_t c = 0; c < cols.n; c += kPanel)
     if (!started[c / kPanel])
       for (size_t i = c; i < std::min(c + kPanel, cols.n); ++i) std::fill_n(acc + i * o_stride, s.dv, 0.0f);
   finish(s, cols, acc, o_stride, m, l, o, lse);
 }
 
-// Scores at `st` become p, dp at `dt` becomes scale * ds, for one vector of columns.
+// Scores at `st` become p, dp at `dt` becomes ds, for one vector of columns.
 HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, float* dt, size_t ld,
-                         const float* lse, const float* delta, float scale) {
+                         const float* lse, const float* delta) {
   const Full d;
-  const VFull top = hn::LoadU(d, lse), mean = hn::LoadU(d, delta), factor = hn::Set(d, scale);
+  const VFull top = hn::LoadU(d, lse), mean = hn::LoadU(d, delta);
   for_visible(vis, keys, c, [&](size_t j, auto masked) {
     VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), top));
     if constexpr (masked) p = hn::IfThenElseZero(sees(vis, c, j), p);
     hn::StoreU(p, d, st + j * ld);
-    hn::StoreU(hn::Mul(hn::Mul(p, factor), hn::Sub(hn::LoadU(d, dt + j * ld), mean)), d, dt + j * ld);
+    hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, dt + j * ld), mean)), d, dt + j * ld);
   });
 }
 
 // Queries outside, keys inside: per block of columns q and do are transposed once, and dq is complete at the
-// end; dk and dv add up in their place.
+// end; dk and dv add up in `scratch`. There k and v are copied too: in place, rows of many heads are a page
+// or more apart, and every tile would pay for address translation and cache conflicts (a fifth of the time
+// with 16 heads of 128). A sequence that is a single tile reads and writes in place.
 void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
-         Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head) {
+         Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float* scratch) {
   const size_t row0 = in.offsets[seq], rows = in.offsets[seq + 1] - row0, group = s.heads / s.kv_heads;
-  const size_t k_stride = copy_stride(s.dk), v_stride = copy_stride(s.dv), block = bwd_columns(s),
-               max_keys = bwd_keys(s);
+  const size_t k_stride = copy_stride(s.dk), v_stride = copy_stride(s.dv), block = bwd_tile(s).columns,
+               max_keys = bwd_tile(s).keys;
+  const bool single = rows * group <= block;
+  KvSegment kv{
+      in.k.row(row0) + kv_head * s.dk, in.v.row(row0) + kv_head * s.dv, rows, 0, in.k.stride, in.v.stride};
+  Mat<float> dk(grad.dk.row(row0) + kv_head * s.dk, rows, s.dk, grad.dk.stride),
+      dv(grad.dv.row(row0) + kv_head * s.dv, rows, s.dv, grad.dv.stride);
+  const Mat<float> dk_out = dk, dv_out = dv;
+  if (single) {
+    prefetch(kv.k, rows, s.dk, kv.k_stride);
+    prefetch(kv.v, rows, s.dv, kv.v_stride);
+  } else {
+    float* k = scratch;
+    float* v = k + rows * k_stride;
+    dk = {v + rows * v_stride, rows, s.dk, k_stride};
+    dv = {dk.data + rows * k_stride, rows, s.dv, v_stride};
+    for (size_t i = 0; i < rows; ++i) {
+      copy(kv.k + i * kv.k_stride, k + i * k_stride, s.dk);
+      copy(kv.v + i * kv.v_stride, v + i * v_stride, s.dv);
+    }
+    std::fill_n(dk.data, rows * (k_stride + v_stride), 0.0f);
+    kv = {k, v, rows, 0, k_stride, v_stride};
+  }
+  const AttentionSeq keys_of{row0, rows, 0, {&kv, 1}};
   Arena arena;
   float* q = arena.take(block * k_stride);
   float* qt = arena.take(round_up(block, kPanel) * s.dk);
@@ -414,23 +500,15 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
   float* dq = arena.take(block * k_stride);
   float* st = arena.take(max_keys * block);
   float* dt = arena.take(max_keys * block);
-  float* k_copy = arena.take(max_keys * k_stride);
-  float* v_copy = arena.take(max_keys * v_stride);
   HWY_ALIGN float lse[kMaxColumns];
   HWY_ALIGN float delta[kMaxColumns];
   Visible vis;
-  for (size_t i = row0; i < row0 + rows; ++i) {
-    std::fill_n(grad.dk.row(i) + kv_head * s.dk, s.dk, 0.0f);
-    std::fill_n(grad.dv.row(i) + kv_head * s.dv, s.dv, 0.0f);
-  }
-  const KvSegment all{in.k.row(row0), in.v.row(row0), rows, 0, in.k.stride, in.v.stride};
-  const AttentionSeq keys_of{row0, rows, 0, {&all, 1}};
   for (size_t begin = 0; begin < rows * group; begin += block) {
     const Columns cols{row0, begin, std::min(block, rows * group - begin), group, kv_head * group, 0};
-    gather(cols, in.q, s.dk, q, k_stride);
-    gather(cols, dout, s.dv, up, v_stride);
-    to_panels(cols.n, s.dk, q, k_stride, qt, s.scale);
-    to_panels(cols.n, s.dv, up, v_stride, up_t, 1.0f);
+    gather(cols, in.q, s.dk, s.scale, q, k_stride);
+    gather(cols, dout, s.dv, 1.0f, up, v_stride);
+    to_panels(cols.n, s.dk, q, k_stride, qt);
+    to_panels(cols.n, s.dv, up, v_stride, up_t);
     cols.each([&](size_t c, size_t row, size_t head) {
       const float* o = saved.o.row(row) + head * s.dv;
       // Without any weight p must be 0 everywhere: exp(s - inf).
@@ -442,52 +520,50 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     });
     for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
     for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
-    const bool copies = cols.n > 3 * kPanel;
-    for_key_blocks(s, keys_of, kv_head, cols, max_keys,
-                   [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys, int64_t first) {
-                     vis.set(cols, first, keys, s.window);
-                     if (copies) {
-                       for (size_t j = 0; j < keys; ++j) copy(k + j * ldk, k_copy + j * k_stride, s.dk);
-                       for (size_t j = 0; j < keys; ++j) copy(v + j * ldv, v_copy + j * v_stride, s.dv);
-                       k = k_copy, ldk = k_stride, v = v_copy, ldv = v_stride;
-                     }
-                     for (size_t c = 0; c < cols.n; c += kPanel) {
-                       const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
-                       const KeyRange r = visible_keys(vis, keys, c, width);
-                       const size_t n = r.end - r.begin;
-                       gemm_nn<Into::kOverwrite>(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk,
-                                                 kPanel, st + r.begin * block + c, block);
-                       gemm_nn<Into::kOverwrite>(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv,
-                                                 kPanel, dt + r.begin * block + c, block);
-                       for (size_t x = c; x < c + vectors; x += kLanes) {
-                         bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x, s.scale);
-                         const KeyRange own = visible_keys(vis, keys, x, kLanes);
-                         zero_outside(st + x, block, keys, own);
-                         zero_outside(dt + x, block, keys, own);
-                       }
-                       gemm_tn<Into::kAdd>(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk,
-                                           ldk, dq + c * k_stride, k_stride);
-                     }
-                     // Keys in groups, each with the columns that see one of them.
-                     const size_t step = vis.all ? keys : 16;
-                     for (size_t j = 0; j < keys; j += step) {
-                       const size_t n = std::min(step, keys - j);
-                       size_t c0 = 0, c1 = cols.n;
-                       if (!vis.all) {
-                         while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
-                         while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
-                       }
-                       float* dk = grad.dk.row(row0 + static_cast<size_t>(first) + j) + kv_head * s.dk;
-                       float* dv = grad.dv.row(row0 + static_cast<size_t>(first) + j) + kv_head * s.dv;
-                       gemm_nn<Into::kAdd>(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride,
-                                           v_stride, dv, grad.dv.stride);
-                       gemm_nn<Into::kAdd>(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride,
-                                           k_stride, dk, grad.dk.stride);
-                     }
-                   });
+    const auto tile = [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys,
+                          int64_t first) {
+      vis.set(cols, first, keys, s.window);
+      for (size_t c = 0; c < cols.n; c += kPanel) {
+        const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
+        const KeyRange r = visible_keys(vis, keys, c, width);
+        const size_t n = r.end - r.begin;
+        gemm_nn(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk, kPanel, st + r.begin * block + c,
+                block, Into::kOverwrite);
+        gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv, kPanel, dt + r.begin * block + c,
+                block, Into::kOverwrite);
+        for (size_t x = c; x < c + vectors; x += kLanes) {
+          bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x);
+          const KeyRange own = visible_keys(vis, keys, x, kLanes);
+          zero_outside(st + x, block, keys, own);
+          zero_outside(dt + x, block, keys, own);
+        }
+        gemm_tn(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk, ldk, dq + c * k_stride,
+                k_stride, Into::kAdd);
+      }
+      // Keys in groups, each with the columns that see one of them.
+      const size_t step = vis.all ? keys : 16;
+      for (size_t j = 0; j < keys; j += step) {
+        const size_t n = std::min(step, keys - j), at = static_cast<size_t>(first) + j;
+        size_t c0 = 0, c1 = cols.n;
+        if (!vis.all) {
+          while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
+          while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
+        }
+        const Into into = single ? Into::kOverwrite : Into::kAdd;
+        gemm_nn(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride, v_stride, dv.row(at),
+                dv.stride, into);
+        gemm_nn(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride, k_stride, dk.row(at),
+                dk.stride, into);
+      }
+    };
+    for_key_blocks(s, keys_of, 0, cols, max_keys, tile);
     cols.each([&](size_t c, size_t row, size_t head) {
-      copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk);
+      copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk, s.scale);
     });
+  }
+  for (size_t i = 0; !single && i < rows; ++i) {
+    copy(dk.row(i), dk_out.row(i), s.dk);
+    copy(dv.row(i), dv_out.row(i), s.dv);
   }
 }
 
@@ -537,7 +613,7 @@ void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
 }
 
 void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
-             Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head) {
+             Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.heads / s.kv_heads;
   const size_t qw = group * s.dk, ow = group * s.dv;
   const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale};
@@ -558,13 +634,13 @@ const AttentionFns& fns_for(const AttentionShape& s) {
   return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
 }
 
-// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
-// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
 // Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
 size_t tasks_at_once(const AttentionShape& s, size_t total, Par par) {
   return total >= 16 * s.kv_heads * static_cast<size_t>(par.threads()) ? s.kv_heads : 1;
 }
 
+// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
+// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
 template <class Count, class Run>
 void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par par, const Run& run) {
   const size_t group = s.heads / s.kv_heads, block = attention_block(s);
@@ -586,7 +662,7 @@ void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par pa
 
 }  // namespace
 
-size_t attention_block(const AttentionShape& shape) { return fwd_columns(shape); }
+size_t attention_block(const AttentionShape& shape) { return fwd_tile(shape).columns; }
 
 Impls<AttentionFns>& attention_impls() {
   static Impls<AttentionFns> table("attention", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
@@ -616,15 +692,35 @@ void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in
   });
 }
 
+namespace {
+
+size_t bwd_scratch_per_thread(const AttentionShape& shape, std::span<const uint32_t> offsets) {
+  size_t longest = 0;
+  for (size_t i = 1; i < offsets.size(); ++i)
+    longest = std::max<size_t>(longest, offsets[i] - offsets[i - 1]);
+  return longest * 2 * (copy_stride(shape.dk) + copy_stride(shape.dv));
+}
+
+}  // namespace
+
+size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par) {
+  return bwd_scratch_per_thread(shape, offsets) * static_cast<size_t>(par.threads());
+}
+
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
-                          Mat<const float> dout, const AttentionGrad& grad, Par par) {
+                          Mat<const float> dout, const AttentionGrad& grad, std::span<float> scratch,
+                          Par par) {
   const AttentionFns& f = fns_for(shape);
   const size_t total = in.seqs() * shape.kv_heads, step = tasks_at_once(shape, total, par);
+  const size_t each = bwd_scratch_per_thread(shape, in.offsets);
+  check(scratch.size() >= each * static_cast<size_t>(par.threads()),
+        "attention_packed_bwd: scratch too small");
   std::atomic<size_t> next{0};
-  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
+  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t worker) {
     for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
       for (size_t i = first; i < std::min(total, first + step); ++i)
-        f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads);
+        f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads,
+              scratch.data() + worker * each);
   });
 }
 

@@ -65,8 +65,12 @@ struct AttentionGrad {  // all overwritten
 
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
                           Par par = {});
+// scratch: attention_bwd_scratch() numbers, about 2 (dk + dv) times the longest sequence for each thread;
+// what is in it does not matter.
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
-                          Mat<const float> dout, const AttentionGrad& grad, Par par = {});
+                          Mat<const float> dout, const AttentionGrad& grad, std::span<float> scratch,
+                          Par par = {});
+size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par = {});
 
 // A column is one query: column c of a sequence is query row c / group, head kv_head * group + c % group,
 // with group = heads / kv_heads.
@@ -76,7 +80,7 @@ struct AttentionFns {
               size_t end, Mat<float> o, float* lse);
   // Sequence s of the batch, one kv head.
   void (*bwd)(const AttentionShape&, const AttentionPacked&, const AttentionSaved&, Mat<const float> dout,
-              const AttentionGrad&, size_t s, size_t kv_head);
+              const AttentionGrad&, size_t s, size_t kv_head, float* scratch);
 };
 size_t attention_block(const AttentionShape& shape);
 Impls<AttentionFns>& attention_impls();

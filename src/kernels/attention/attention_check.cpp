@@ -96,9 +96,10 @@ void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
   std::vector<float> o(p.o.size(), NAN), lse(p.lse.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN),
       dv(p.dv.size(), NAN);
   attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data());
-  attention_packed_bwd(p.shape(), p.packed(), {{o.data(), p.rows, p.ow}, lse.data()},
-                       {p.dout.data(), p.rows, p.ow},
-                       {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}});
+  std::vector<float> scratch(attention_bwd_scratch(p.shape(), p.offsets), NAN);
+  attention_packed_bwd(
+      p.shape(), p.packed(), {{o.data(), p.rows, p.ow}, lse.data()}, {p.dout.data(), p.rows, p.ow},
+      {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}}, scratch);
   rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
   rows.push_back({name + "lse", compare<float, double>(lse, p.lse), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
@@ -169,7 +170,7 @@ struct BenchShape {
 };
 
 struct BenchData {
-  std::vector<float> qkv, o, lse, dout, dqkv;
+  std::vector<float> qkv, o, lse, dout, dqkv, scratch;
   std::vector<uint32_t> offsets;
 };
 
@@ -180,6 +181,7 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
                                                     std::vector<float>(rows * b.heads),
                                                     random_vector(rows * w, 2),
                                                     std::vector<float>(rows * 3 * w),
+                                                    {},
                                                     {}});
   for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
   const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d))};
@@ -192,9 +194,10 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   };
   const auto both = [=](Par par) {
     fwd(par);
+    data->scratch.resize(attention_bwd_scratch(shape, data->offsets, par));
     attention_packed_bwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
                          {{data->o.data(), rows, w}, data->lse.data()}, {data->dout.data(), rows, w},
-                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)}, par);
+                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)}, data->scratch, par);
   };
   double pairs = 0;  // that see each other
   for (size_t i = 0; i < b.length; ++i)

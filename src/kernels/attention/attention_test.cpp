@@ -49,9 +49,10 @@ struct Batch {
     std::vector<float> out(rows * (ow + qw + kw + vw), NAN), lse(rows * shape.heads, NAN);
     float *o = out.data(), *dq = o + rows * ow, *dk = dq + rows * qw, *dv = dk + rows * kw;
     const AttentionPacked in{{q.data(), rows, qw}, {k.data(), rows, kw}, {v.data(), rows, vw}, offsets};
+    std::vector<float> scratch(attention_bwd_scratch(shape, offsets, par), NAN);
     attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par);
     attention_packed_bwd(shape, in, {{o, rows, ow}, lse.data()}, {dout.data(), rows, ow},
-                         {{dq, rows, qw}, {dk, rows, kw}, {dv, rows, vw}}, par);
+                         {{dq, rows, qw}, {dk, rows, kw}, {dv, rows, vw}}, scratch, par);
     return out;
   }
 };

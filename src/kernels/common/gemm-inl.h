@@ -1,7 +1,7 @@
 // Small f32 matrix products on strided row-major operands, for use inside kernels. Included once per target
 // like simd-inl.h.
-//   gemm_nn<Into::kOverwrite>(m, n, k, a, lda, b, ldb, c, ldc, alpha)    C  = alpha A B     A: [m, k]
-//   gemm_tn<Into::kAdd>      (m, n, k, a, lda, b, ldb, c, ldc, alpha)    C += alpha A^T B   A: [k, m]
+//   gemm_nn(m, n, k, a, lda, b, ldb, c, ldc, Into::kOverwrite, alpha)    C  = alpha A B     A: [m, k]
+//   gemm_tn(m, n, k, a, lda, b, ldb, c, ldc, Into::kAdd, alpha)          C += alpha A^T B   A: [k, m]
 // B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
 // written. For A B^T call transpose() on B first.
 //
@@ -171,15 +171,13 @@ HWY_INLINE void gemm(size_t m, size_t n, const GemmArgs& g) {
   if (col < n) gemm_panel<kTransA, GemmCols::kTail>(g, m, col, n - col);
 }
 
-template <Into into>
 HWY_INLINE void gemm_nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
-                        float* c, size_t ldc, float alpha = 1.0f) {
+                        float* c, size_t ldc, Into into, float alpha = 1.0f) {
   gemm<false>(m, n, {k, a, lda, b, ldb, c, ldc, alpha, into});
 }
 
-template <Into into>
 HWY_INLINE void gemm_tn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
-                        float* c, size_t ldc, float alpha = 1.0f) {
+                        float* c, size_t ldc, Into into, float alpha = 1.0f) {
   gemm<true>(m, n, {k, a, lda, b, ldb, c, ldc, alpha, into});
 }
 
@@ -200,13 +198,12 @@ HWY_INLINE VFull load_blocks(Full d, const float* p, size_t stride) {
 #endif
 }
 
-// to[j][i] = scale * from[i][j] for i < rows, j < cols.
+// to[j][i] = from[i][j] for i < rows, j < cols.
 HWY_INLINE void transpose(size_t rows, size_t cols, const float* from, size_t from_stride, float* to,
-                          size_t to_stride, float scale = 1.0f) {
+                          size_t to_stride) {
   const Full d;
   const hn::RepartitionToWide<Full> dw;
   const size_t lanes = hn::Lanes(d), whole_cols = cols / 4 * 4;
-  const VFull factor = hn::Set(d, scale);
   size_t i = 0;
   for (; i + lanes <= rows; i += lanes) {
     size_t j = 0;
@@ -221,16 +218,16 @@ HWY_INLINE void transpose(size_t rows, size_t cols, const float* from, size_t fr
                  hi01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1)),
                  hi23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
       float* t = to + j * to_stride + i;
-      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveLower(dw, lo01, lo23))), d, t);
-      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveUpper(dw, lo01, lo23))), d, t + to_stride);
-      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveLower(dw, hi01, hi23))), d, t + 2 * to_stride);
-      hn::StoreU(hn::Mul(factor, hn::BitCast(d, hn::InterleaveUpper(dw, hi01, hi23))), d, t + 3 * to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, lo01, lo23)), d, t);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, lo01, lo23)), d, t + to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, hi01, hi23)), d, t + 2 * to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, hi01, hi23)), d, t + 3 * to_stride);
     }
     for (; j < cols; ++j)
-      for (size_t r = i; r < i + lanes; ++r) to[j * to_stride + r] = scale * from[r * from_stride + j];
+      for (size_t r = i; r < i + lanes; ++r) to[j * to_stride + r] = from[r * from_stride + j];
   }
   for (; i < rows; ++i)
-    for (size_t j = 0; j < cols; ++j) to[j * to_stride + i] = scale * from[i * from_stride + j];
+    for (size_t j = 0; j < cols; ++j) to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 }  // namespace HWY_NAMESPACE
