@@ -286,10 +286,13 @@ Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const Attenti
       const auto [d, into] = t.target(qkv.slot);
       if (!d.data) return;
       check(into == Into::kOverwrite, "attention: qkv has another reader");
+      const Arena::Mark mark = e.arena().mark();
+      const std::span<float> scratch = e.arena().take<float>(attention_bwd_scratch(s, in.offsets, e.par()));
       attention_packed_bwd(
           s, in, {.o = o.v, .lse = lse}, t.grad(o.slot),
           {.dq = d.col_range(0, q), .dk = d.col_range(q, q + k), .dv = d.col_range(q + k, q + k + v)},
-          e.par());
+          scratch, e.par());
+      e.arena().release(mark);
     });
   return o;
 }

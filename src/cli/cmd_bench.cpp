@@ -15,7 +15,8 @@ namespace {
 struct Options {
   std::string what, only, arch = "transformer", size = "tiny", config, precision = "f32";
   std::vector<std::string> set;
-  int64_t threads = 0, batch = 32, length = 256, vocab = 256, d_model = 0, layers = 0, heads = 0, rounds = 5;
+  int64_t threads = 0, batch = 32, length = 256, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0,
+          rounds = 5;
   bool json = false;
 };
 
@@ -77,7 +78,8 @@ int bench_train(const Options& o) {
   range("--batch", o.batch, 1, 1'000'000), range("--length", o.length, 1, 100'000'000),
       range("--vocab", o.vocab, 1, 1 << 24);
   range("--rounds", o.rounds, 1, 100000), range("--d-model", o.d_model, 0, 1 << 20),
-      range("--layers", o.layers, 0, 10000), range("--heads", o.heads, 0, 4096);
+      range("--layers", o.layers, 0, 10000), range("--heads", o.heads, 0, 4096),
+      range("--d-ff", o.d_ff, 0, 1 << 24);
   if (o.precision != "f32" && o.precision != "bf16")
     p.push_back({"--precision", "is '" + o.precision + "'", "give f32 or bf16"});
   if (!p.empty()) return wrong_use(to_error("these options cannot be used", p));
@@ -85,11 +87,13 @@ int bench_train(const Options& o) {
   TrainOptions t;
   t.arch = o.arch, t.size = o.size, t.config = o.config, t.set = o.set;
   Result<ModelConfig> config = make_config(t, o.vocab);
-  if (config && (o.d_model || o.layers || o.heads) && o.config.empty()) {
-    const Preset* preset = find_preset(o.arch);
-    const Size* size = find_size(o.size);
-    Json json = preset->config(o.d_model ? o.d_model : size->d_model, o.layers ? o.layers : size->n_layers,
-                               o.heads ? o.heads : size->heads, o.vocab);
+  if (config && (o.d_model || o.layers || o.heads || o.d_ff) && o.config.empty()) {
+    Dims dims = find_size(o.size)->dims;
+    if (o.d_model) dims.d_model = o.d_model, dims.d_ff = 0;
+    if (o.layers) dims.n_layers = o.layers;
+    if (o.heads) dims.heads = o.heads;
+    if (o.d_ff) dims.d_ff = o.d_ff;
+    Json json = find_preset(o.arch)->config(dims, o.vocab);
     for (const std::string& s : o.set)
       if (Status status = apply_override(json, s); !status) return wrong_use(status.error());
     config = parse_config(json, o.arch);
@@ -184,6 +188,8 @@ std::function<int()> define_bench(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--layers", o->layers, "train: layers instead of the size's")->capture_default_str();
   app.add_option("--heads", o->heads, "train: heads instead of the size's")->capture_default_str();
+  app.add_option("--d-ff", o->d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model")
+      ->capture_default_str();
   app.add_option("--batch", o->batch, "train: sequences per step")->capture_default_str();
   app.add_option("--length", o->length, "train: tokens per sequence")->capture_default_str();
   app.add_option("--vocab", o->vocab, "train: vocabulary")->capture_default_str();

@@ -104,7 +104,10 @@ State Model::new_state() const {
 }
 
 void Model::prepare(int64_t positions) {
-  for (Layer& l : layers_) l.mixer->prepare(positions);
+  if (positions <= prepared_) return;
+  prepared_ =
+      std::max(positions, 2 * prepared_);  // grows by doubling: a session asks for one more at every step
+  for (Layer& l : layers_) l.mixer->prepare(prepared_);
 }
 
 Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) const {
@@ -114,6 +117,7 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   const std::span<int32_t> positions = e.arena().take<int32_t>(n);
   for (size_t s = 0; s < sequences; ++s) {
     const int64_t first = in.states.empty() ? 0 : in.states[s]->position;
+    check(first + in.offsets[s + 1] - in.offsets[s] <= prepared_, "Model::hidden: call prepare() first");
     for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
       positions[i] = static_cast<int32_t>(first + i - in.offsets[s]);
   }

@@ -64,6 +64,7 @@ class Model {
   std::vector<Init> inits_;
   std::vector<Layer> layers_;
   size_t embedding_, final_norm_, head_;
+  int64_t prepared_ = 0;  // positions that the mixers' tables reach
 };
 
 }  // namespace braid

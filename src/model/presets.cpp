@@ -5,22 +5,22 @@
 namespace braid {
 namespace {
 
-// Transformer++: RoPE, RMSNorm, SwiGLU of 8/3 the width rounded up to a multiple of 64 (256 from d_model 128
-// on), no biases.
-Json transformer(int64_t d_model, int64_t n_layers, int64_t heads, int64_t vocab_size) {
-  const int64_t unit = d_model >= 128 ? 256 : 64;
-  const int64_t d_ff = (8 * d_model / 3 + unit - 1) / unit * unit;
+// Transformer++: RoPE, RMSNorm, SwiGLU, no biases.
+Json transformer(const Dims& dims, int64_t vocab_size) {
+  const int64_t d_ff = dims.d_ff ? dims.d_ff : (8 * dims.d_model / 3 + 255) / 256 * 256;
   return {{"model_type", "braid"},
           {"vocab_size", vocab_size},
-          {"d_model", d_model},
-          {"n_layers", n_layers},
-          {"pattern", Json::array({{{"mixer", {{"type", "attention"}, {"heads", heads}}},
+          {"d_model", dims.d_model},
+          {"n_layers", dims.n_layers},
+          {"pattern", Json::array({{{"mixer", {{"type", "attention"}, {"heads", dims.heads}}},
                                     {"mlp", {{"type", "swiglu"}, {"d_ff", d_ff}}}}})}};
 }
 
-// Parameters without embedding and head: about 12 d^2 per layer.
-constexpr std::array kSizes{Size{"tiny", 64, 2, 4}, Size{"1M", 128, 4, 4},   Size{"3M", 192, 6, 6},
-                            Size{"10M", 320, 8, 5}, Size{"30M", 512, 10, 8}, Size{"100M", 768, 14, 12}};
+// The inner width is set so that a Transformer with 256 tokens has the number of parameters in the name,
+// within 2 %.
+constexpr std::array kSizes{Size{"tiny", {64, 2, 4, 192}},   Size{"1M", {128, 4, 4, 440}},
+                            Size{"3M", {192, 6, 6, 584}},    Size{"10M", {320, 8, 5, 856}},
+                            Size{"30M", {512, 10, 8, 1248}}, Size{"100M", {768, 14, 12, 2064}}};
 
 constexpr std::array kPresets{
     Preset{"transformer", "Transformer++: softmax attention with RoPE, RMSNorm, SwiGLU, no biases",
@@ -61,7 +61,7 @@ Result<Json> preset_config(const std::string& arch, const std::string& size, int
   if (!p) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
   const Size* s = find_size(size);
   if (!s) return Error{"there is no size '" + size + "'", suggest(size, size_names())};
-  return p->config(s->d_model, s->n_layers, s->heads, vocab_size);
+  return p->config(s->dims, vocab_size);
 }
 
 }  // namespace braid

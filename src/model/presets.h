@@ -8,9 +8,14 @@
 
 namespace braid {
 
+struct Dims {
+  int64_t d_model, n_layers, heads;
+  int64_t d_ff = 0;  // 0: 8/3 of the width, rounded up to a multiple of 256
+};
+
 struct Preset {
   std::string_view name, summary;
-  Json (*config)(int64_t d_model, int64_t n_layers, int64_t heads, int64_t vocab_size);
+  Json (*config)(const Dims& dims, int64_t vocab_size);
 };
 std::span<const Preset> all_presets();
 const Preset* find_preset(std::string_view name);
@@ -18,7 +23,7 @@ std::vector<std::string> preset_names();
 
 struct Size {
   std::string_view name;
-  int64_t d_model, n_layers, heads;
+  Dims dims;
 };
 std::span<const Size> all_sizes();
 const Size* find_size(std::string_view name);

@@ -1,0 +1,192 @@
+#include "model/model.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "kernels/common/compare.h"
+#include "model/mixers/registry.h"
+#include "model/presets.h"
+
+namespace braid {
+namespace {
+
+// Settings of the attention mixer that take different paths.
+const std::vector<std::vector<std::string>> kVariants{
+    {},
+    {"pattern.*.mixer.window=5"},
+    {"pattern.*.mixer.kv_heads=2", "pattern.*.mixer.qk_norm=head"},
+    {"pattern.*.mixer.kv_heads=1", "pattern.*.mixer.qk_norm=full", "pattern.*.mixer.window=130"},
+    {"pattern.*.mixer.rope_theta=0", "tie_embeddings=true"},
+    {"pattern.*.mixer.rotary_dim=6", "pattern.*.mlp={\"type\":\"none\"}"},
+    {"pattern.*.mixer.head_dim=10", "pattern.*.mixer.heads=3"},
+};
+
+std::unique_ptr<Model> make(const std::vector<std::string>& overrides) {
+  Result<Json> json = preset_config("transformer", "tiny", 61);
+  for (const std::string& o : overrides) EXPECT_TRUE(apply_override(*json, o)) << o;
+  const Result<ModelConfig> config = parse_config(*json, "test");
+  EXPECT_TRUE(config) << (config ? "" : config.error().what);
+  std::unique_ptr<Model> model = Model::create(*config);
+  model->init(3);
+  return model;
+}
+
+std::vector<int32_t> random_tokens(size_t n) {
+  Rng rng(1, "tokens");
+  std::vector<int32_t> t(n);
+  for (int32_t& x : t) x = static_cast<int32_t>(rng.below(61));
+  return t;
+}
+
+// Logits of all tokens, fed to `state` in pieces of the given lengths (repeating).
+std::vector<float> run(Model& model, State* state, std::span<const int32_t> tokens,
+                       std::span<const size_t> pieces, Par par = {}) {
+  std::vector<float> out;
+  Arena arena(true);
+  for (size_t at = 0, i = 0; at < tokens.size(); ++i) {
+    const size_t n = std::min(tokens.size() - at, pieces[i % pieces.size()]);
+    model.prepare((state ? state->position : 0) + static_cast<int64_t>(n));
+    arena.reset();
+    Exec exec({.arena = &arena, .params = &model.params(), .par = par});
+    const uint32_t offsets[] = {0, static_cast<uint32_t>(n)};
+    State* states[] = {state};
+    std::vector<uint32_t> rows(n);
+    for (size_t r = 0; r < n; ++r) rows[r] = static_cast<uint32_t>(r);
+    const Var h =
+        model.hidden(exec,
+                     {.tokens = tokens.subspan(at, n),
+                      .offsets = offsets,
+                      .states = state ? std::span<State* const>(states) : std::span<State* const>()},
+                     rows);
+    const Mat<float> logits = model.logits(exec, h);
+    out.insert(out.end(), logits.data, logits.data + logits.count());
+    at += n;
+  }
+  return out;
+}
+
+TEST(Model, AnyCutGivesTheSameLogits) {
+  const std::vector<int32_t> tokens = random_tokens(300);  // more than two pages of cache
+  for (const auto& variant : kVariants) {
+    const std::unique_ptr<Model> model = make(variant);
+    const size_t whole[] = {tokens.size()};
+    const std::vector<float> want = run(*model, nullptr, tokens, whole);
+    for (const std::vector<size_t>& pieces :
+         {std::vector<size_t>{tokens.size()}, {1}, {128}, {127, 2}, {7, 1, 200}}) {
+      State state = model->new_state();
+      const Diff d = compare<float, float>(run(*model, &state, tokens, pieces), want);
+      EXPECT_LE(d.max, 1e-5) << (variant.empty() ? "plain" : variant[0]) << " pieces of " << pieces[0];
+      EXPECT_EQ(state.position, 300);
+    }
+  }
+}
+
+TEST(Model, ACopiedStateIsIndependent) {
+  const std::unique_ptr<Model> model = make({});
+  const std::vector<int32_t> tokens = random_tokens(200);
+  const size_t piece[] = {40};
+  State a = model->new_state();
+  run(*model, &a, std::span(tokens).first(80), piece);
+  const State copy = a;
+  EXPECT_TRUE(copy == a);
+  State b = copy;
+  const std::vector<float> first = run(*model, &a, std::span(tokens).subspan(80), piece);
+  EXPECT_FALSE(copy == a);
+  const std::vector<float> second = run(*model, &b, std::span(tokens).subspan(80), piece);
+  EXPECT_EQ(first, second);  // bit for bit: the same shapes were run
+  EXPECT_TRUE(a == b);
+}
+
+TEST(Model, AWindowedCacheStaysSmall) {
+  const std::unique_ptr<Model> windowed = make({"pattern.*.mixer.window=20"}), full = make({});
+  const std::vector<int32_t> tokens = random_tokens(2000);
+  const size_t piece[] = {1};
+  State w = windowed->new_state(), f = full->new_state();
+  run(*windowed, &w, tokens, piece);
+  run(*full, &f, tokens, piece);
+  EXPECT_LE(w.bytes() * 5, f.bytes());
+}
+
+TEST(Model, ThreadsDoNotChangeABit) {
+  const std::unique_ptr<Model> model = make({});
+  const std::vector<int32_t> tokens = random_tokens(300);
+  ThreadPool pool(3);
+  const size_t pieces[] = {250, 1, 49};
+  State a = model->new_state(), b = model->new_state();
+  EXPECT_EQ(run(*model, &a, tokens, pieces), run(*model, &b, tokens, pieces, Par(pool)));
+}
+
+TEST(Model, SavedWeightsComeBackAndMisfitsAreNamed) {
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("braid-model-test-" + std::to_string(getpid()) + ".safetensors");
+  const std::unique_ptr<Model> a = make({}), b = make({}), wide = make({"d_model=96"});
+  b->init(99);
+  ASSERT_TRUE(a->save_weights(path));
+  EXPECT_FALSE(std::ranges::equal(a->params().block(), b->params().block()));
+  ASSERT_TRUE(b->load_weights(path));
+  EXPECT_TRUE(std::ranges::equal(a->params().block(), b->params().block()));
+  const Status s = wide->load_weights(path);
+  ASSERT_FALSE(s);
+  EXPECT_NE(s.error().what.find("embedding.weight: has shape [61, 64]; expected [61, 96]"), std::string::npos)
+      << s.error().what;
+  std::filesystem::remove(path);
+}
+
+TEST(Model, EachParameterHasItsOwnRandomStream) {
+  // A deeper model starts with the same first layers.
+  const std::unique_ptr<Model> shallow = make({}), deep = make({"n_layers=3"});
+  const auto find = [](const Model& m, std::string_view name) {
+    for (size_t i = 0; i < m.params().all().size(); ++i)
+      if (m.params()[i].name == name) return m.params().mat(i).data[0];
+    return 0.0f;
+  };
+  EXPECT_EQ(find(*shallow, "layers.1.mixer.q_proj.weight"), find(*deep, "layers.1.mixer.q_proj.weight"));
+  EXPECT_NE(find(*deep, "layers.1.mixer.q_proj.weight"), find(*deep, "layers.2.mixer.q_proj.weight"));
+}
+
+TEST(Config, RoundTripsThroughJson) {
+  const std::unique_ptr<Model> m = make({"pattern.*.mixer.window=64"});
+  const Json j = to_json(m->config());
+  const Result<ModelConfig> again = parse_config(j, "again");
+  ASSERT_TRUE(again);
+  EXPECT_EQ(to_json(*again), j);
+}
+
+TEST(Config, EveryPresetAtEverySizeIsValidAndNamesItsSize) {
+  for (const Preset& p : all_presets())
+    for (const Size& s : all_sizes()) {
+      const Result<Json> json = preset_config(std::string(p.name), std::string(s.name), 256);
+      ASSERT_TRUE(json);
+      const Result<ModelConfig> config = parse_config(*json, std::string(p.name));
+      ASSERT_TRUE(config) << config.error().what;
+      const double millions = static_cast<double>(Model::create(*config)->params().count()) * 1e-6;
+      if (s.name == "tiny")
+        EXPECT_LT(millions, 0.5);
+      else
+        EXPECT_NEAR(millions / std::stod(std::string(s.name)), 1, 0.02) << p.name << " " << s.name;
+    }
+}
+
+TEST(Config, HostileValuesGiveProblemsNotCrashes) {
+  for (
+      const char* text :
+      {"[]", "null", "7", "{}", R"({"model_type":"braid","pattern":[]})",
+       R"({"model_type":"braid","pattern":[7]})", R"({"model_type":"braid","d_model":1e300,"pattern":[{}]})",
+       R"({"model_type":"braid","n_layers":-1,"pattern":{}})",
+       R"({"model_type":"llama","vocab_size":18446744073709551615,"pattern":[{"mixer":{"type":7},"mlp":3}]})",
+       R"({"model_type":"braid","d_model":65,"pattern":[{"mixer":{"type":"attention","heads":4},"mlp":{"type":"swiglu"}}]})"}) {
+    const Result<ModelConfig> c = parse_config(Json::parse(text), "hostile");
+    EXPECT_FALSE(c) << text;
+  }
+}
+
+TEST(Mixers, EveryOneDocumentsItsSettings) {
+  for (const MixerEntry& m : all_mixers())
+    for (const FieldDoc& f : m.fields()) EXPECT_FALSE(f.help.empty()) << m.name << "." << f.name;
+}
+
+}  // namespace
+}  // namespace braid
