@@ -152,7 +152,7 @@ TEST_F(Mutant, WindowOffByOneFails) {
 
 TEST_F(Mutant, WrongKvHeadFails) {
   const std::vector<double> want = forward(d, k);
-  std::vector<double> swapped = k;  // head h reads kv head h % kv_heads: heads 1 and 2 change sides
+  std::vector<double> swapped = k;  // every head reads the keys of the other kv head
   for (size_t i = 0; i < n; ++i)
     std::swap_ranges(&swapped[i * 12], &swapped[i * 12 + 6], &swapped[i * 12 + 6]);
   EXPECT_FALSE(passes(forward(d, swapped), want, kTolF32));
