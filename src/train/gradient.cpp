@@ -14,30 +14,55 @@ constexpr size_t kReduceBlock = 16384;  // floats per task when lanes are added 
 
 }  // namespace
 
-struct Gradient::Lane {
-  Tensor grads;
+// What a slice needs while it runs. Taken by whoever works on a lane and handed on still warm: a workspace
+// per lane would be cold in cache at every change of lane.
+struct Gradient::Workspace {
   Arena arena;
   Tape tape{arena};
   Profile profile;
+};
+
+class Gradient::Lease {
+ public:
+  explicit Lease(Gradient& owner) : owner_(owner) {
+    const std::lock_guard lock(owner.idle_mutex_);
+    if (owner.idle_.empty()) {
+      owner.workspaces_.push_back(std::make_unique<Workspace>());
+      owner.idle_.push_back(owner.workspaces_.back().get());
+    }
+    workspace_ = owner.idle_.back();
+    owner.idle_.pop_back();
+  }
+  ~Lease() {
+    const std::lock_guard lock(owner_.idle_mutex_);
+    owner_.idle_.push_back(workspace_);
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Workspace& operator*() const { return *workspace_; }
+
+ private:
+  Gradient& owner_;
+  Workspace* workspace_;
 };
 
 Gradient::Gradient(Model& model, ThreadPool& pool, const GradientOptions& options)
     : model_(model), pool_(pool), options_(options), dropout_rng_(options.seed, "dropout") {
   const size_t bytes = std::max<size_t>(1, model.params().block_size() * sizeof(float));
   const size_t lanes = std::clamp<size_t>(kLaneBytes / bytes, 1, options.lanes);
-  for (size_t i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<Lane>());
+  lanes_.resize(lanes);
   if (options.precision == Precision::kBf16)
     params_bf16_ = Tensor(DType::kBF16, {static_cast<int64_t>(model.params().block_size())});
 }
 
 Gradient::~Gradient() = default;
 
-std::span<float> Gradient::grads() { return lanes_[0]->grads.as<float>(); }
+std::span<float> Gradient::grads() { return lanes_[0].as<float>(); }
 void Gradient::params_changed() { bf16_stale_ = true; }
 
 size_t Gradient::arena_bytes() const {
   size_t n = 0;
-  for (const auto& l : lanes_) n += l->arena.peak_bytes();
+  for (const auto& w : workspaces_) n += w->arena.peak_bytes();
   return n;
 }
 
@@ -74,32 +99,33 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
   const size_t lanes = std::min(lanes_.size(), std::max<size_t>(1, slices.size()));
   const double scale = 1.0 / std::max<size_t>(1, batch.supervised());
   std::vector<Outcome> outcomes(slices.size());
-  const auto run_lane = [&](size_t l, Lane& memory, Par par) {
+  const auto run_lane = [&](size_t l, Par par) {
+    const Lease memory(*this);
     float* grads = nullptr;
     if (record) {
-      Tensor& g = lanes_[l]->grads;
+      Tensor& g = lanes_[l];
       if (g.bytes() == 0) g = Tensor(DType::kF32, {static_cast<int64_t>(block)});
       grads = g.as<float>().data();
       par.blocks(block, kReduceBlock,
                  [&](size_t b, size_t e) { std::memset(grads + b, 0, (e - b) * sizeof(float)); });
     }
     for (size_t i = l; i < slices.size(); i += lanes)
-      outcomes[i] = run_slice(batch, slices[i], memory, grads, par, scale, step, i,
-                              profile ? &memory.profile : nullptr);
+      outcomes[i] = run_slice(batch, slices[i], *memory, grads, par, scale, step, i,
+                              profile ? &(*memory).profile : nullptr);
   };
   // A lane per thread if there are enough of them; otherwise one after the other, each with all threads
   // inside its ops.
   if (lanes >= static_cast<size_t>(pool_.threads()))
-    pool_.run(lanes, [&](size_t l) { run_lane(l, *lanes_[l], Par{}); });
+    pool_.run(lanes, [&](size_t l) { run_lane(l, Par{}); });
   else
-    for (size_t l = 0; l < lanes; ++l) run_lane(l, *lanes_[0], Par(pool_));
+    for (size_t l = 0; l < lanes; ++l) run_lane(l, Par(pool_));
 
   if (record) {
     const OpTimer timer(profile, "lane sum", true);
     Par(pool_).blocks(block, kReduceBlock, [&](size_t b, size_t e) {
-      Mat<float> sum(lanes_[0]->grads.as<float>().data() + b, 1, e - b);
+      Mat<float> sum(lanes_[0].as<float>().data() + b, 1, e - b);
       for (size_t l = 1; l < lanes; ++l)
-        add_to(Mat<const float>(lanes_[l]->grads.as<float>().data() + b, 1, e - b), sum);
+        add_to(Mat<const float>(lanes_[l].as<float>().data() + b, 1, e - b), sum);
     });
   }
   Outcome total;
@@ -109,14 +135,14 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     total.sequences += o.sequences, total.all_correct += o.all_correct;
   }
   if (profile)
-    for (const auto& l : lanes_) {
-      profile->add(l->profile);
-      l->profile = {};
+    for (const auto& w : workspaces_) {
+      profile->add(w->profile);
+      w->profile = {};
     }
   return total;
 }
 
-Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Lane& memory, float* grads, Par par,
+Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
                             double scale, uint64_t step, size_t index, Profile* profile) {
   memory.arena.reset();
   const BatchView view = batch.slice(slice.begin, slice.end);

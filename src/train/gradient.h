@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/parallel.h"
@@ -42,19 +43,23 @@ class Gradient {
   size_t arena_bytes() const;  // the most the activations took
 
  private:
-  struct Lane;
+  struct Workspace;
+  class Lease;
   struct Slice {
     size_t begin, end;  // sequences
   };
   std::vector<Slice> cut(const Batch& batch) const;
-  Outcome run_slice(const Batch& batch, const Slice& slice, Lane& memory, float* grads, Par par, double scale,
-                    uint64_t step, size_t index, Profile* profile);
+  Outcome run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
+                    double scale, uint64_t step, size_t index, Profile* profile);
   Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile);
 
   Model& model_;
   ThreadPool& pool_;
   GradientOptions options_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Tensor> lanes_;                           // gradient blocks; made when first used
+  std::vector<std::unique_ptr<Workspace>> workspaces_;  // as many as threads were ever at work together
+  std::vector<Workspace*> idle_;
+  std::mutex idle_mutex_;
   Tensor params_bf16_;
   bool bf16_stale_ = true;
   Rng dropout_rng_;

@@ -51,17 +51,18 @@ class Impls : public ImplTable {
     Isa needs;
     const Fns* fns;
   };
-  Impls(std::string_view op, const Row& a, const Row& b, const Row& c, const Row& d)
-      : ImplTable(op, {{a.name, a.needs, a.fns},
-                       {b.name, b.needs, b.fns},
-                       {c.name, c.needs, c.fns},
-                       {d.name, d.needs, d.fns}}) {}
-  Impls(std::string_view op, const Row& a, const Row& b)
-      : ImplTable(op, {{a.name, a.needs, a.fns}, {b.name, b.needs, b.fns}}) {}
+  Impls(std::string_view op, const Row& a, const Row& b) : ImplTable(op, {erase(a), erase(b)}) {}
   Impls(std::string_view op, const Row& a, const Row& b, const Row& c)
-      : ImplTable(op, {{a.name, a.needs, a.fns}, {b.name, b.needs, b.fns}, {c.name, c.needs, c.fns}}) {}
+      : ImplTable(op, {erase(a), erase(b), erase(c)}) {}
+  Impls(std::string_view op, const Row& a, const Row& b, const Row& c, const Row& d)
+      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d)}) {}
+  Impls(std::string_view op, const Row& a, const Row& b, const Row& c, const Row& d, const Row& e)
+      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e)}) {}
 
   const Fns& use() const { return *static_cast<const Fns*>(rows()[chosen()].fns); }
+
+ private:
+  static ImplTable::Row erase(const Row& r) { return {r.name, r.needs, r.fns}; }
 };
 
 // What BRAID_KERNEL asks for `op`, or empty.

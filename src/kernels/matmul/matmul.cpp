@@ -12,37 +12,132 @@
 #include "base/clock.h"
 #include "kernels/matmul/matmul_ref.h"
 
+#ifndef BRAID_MATMUL_ONCE
+#define BRAID_MATMUL_ONCE
+namespace braid {
+namespace {
+
+// Blocks of the f32 product. kDepth x kCols of B (256 KB) and kRows x kDepth of A (96 KB) stay in an L2 of
+// 512 KB; a panel of B two vectors wide stays in L1.
+constexpr size_t kDepth = 128, kCols = 512, kRows = 48;
+
+struct Scratch {
+  alignas(64) float a[kRows * kDepth], b[kDepth * kCols];
+};
+
+Scratch& scratch() {  // a thread's own, made with the thread: kernels do not allocate
+  static thread_local Scratch s;
+  return s;
+}
+
+}  // namespace
+}  // namespace braid
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/matmul.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/common/gemm-inl.h"
 #include "kernels/common/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
 
-// Dot products of kRows rows of A with each row of B. A row of B is read once for all of them; four
+// A block of B as panels of two vectors: panel p holds columns [p w, (p + 1) w) of all k, one k after the
+// other.
+void pack_b(const MatmulPanel<float>& p, size_t k, size_t depth, size_t col, size_t cols, float* to) {
+  const size_t w = 2 * hn::Lanes(Full());
+  for (size_t j = 0; j < cols; j += w, to += depth * w) {
+    const size_t width = std::min(w, cols - j);
+    if (p.form == MatmulForm::kNT) {
+      transpose(width, depth, p.b + (col + j) * p.b_stride + k, p.b_stride, to, w);
+      continue;
+    }
+    const float* from = p.b + k * p.b_stride + col + j;
+    for (size_t i = 0; i < depth; ++i)
+      for_lanes(width, [&](auto d, size_t x) {
+        hn::StoreU(hn::LoadU(d, from + i * p.b_stride + x), d, to + i * w + x);
+      });
+  }
+}
+
+// A block of A with its rows end to end: in place, rows a power of two apart would fight for the same cache
+// sets.
+void pack_a(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
+  for (size_t r = 0; r < rows; ++r) {
+    const float* from = p.a + (row + r) * p.a_stride + k;
+    for_lanes(depth, [&](auto d, size_t x) { hn::StoreU(hn::LoadU(d, from + x), d, to + r * depth + x); });
+  }
+}
+
+// A block of A^T as strips of kGemmRows rows of C: what a register tile broadcasts lies side by side.
+void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
+  for (size_t r = 0; r < rows; r += kGemmRows, to += depth * kGemmRows) {
+    const size_t height = std::min(kGemmRows, rows - r);
+    const float* from = p.a + k * p.a_stride + row + r;
+    for (size_t i = 0; i < depth; ++i)
+      for (size_t x = 0; x < height; ++x) to[i * kGemmRows + x] = from[i * p.a_stride + x];
+  }
+}
+
+// Blocked for the caches. The sum of one number of C runs over k in order, in pieces of kDepth: it does not
+// depend on how rows and columns are cut.
+void panel(const MatmulPanel<float>& p) {
+  Scratch& s = scratch();
+  const size_t w = 2 * hn::Lanes(Full());
+  const bool transposed = p.form == MatmulForm::kTN;
+  for (size_t k = 0; k < p.k || k == 0; k += kDepth) {
+    const size_t depth = std::min(kDepth, p.k - k);
+    const Into into = k == 0 ? p.into : Into::kAdd;
+    for (size_t col = 0; col < p.n; col += kCols) {
+      const size_t cols = std::min(kCols, p.n - col);
+      pack_b(p, k, depth, col, cols, s.b);
+      for (size_t row = 0; row < p.m; row += kRows) {
+        const size_t rows = std::min(kRows, p.m - row);
+        if (transposed)
+          pack_at(p, k, depth, row, rows, s.a);
+        else
+          pack_a(p, k, depth, row, rows, s.a);
+        for (size_t j = 0; j < cols; j += w) {
+          const size_t width = std::min(w, cols - j);
+          const float* b = s.b + j * depth;
+          float* c = p.c + row * p.c_stride + col + j;
+          if (!transposed) {
+            gemm<false>(rows, width, {depth, s.a, depth, b, w, c, p.c_stride, 1.0f, into});
+            continue;
+          }
+          for (size_t r = 0; r < rows; r += kGemmRows)
+            gemm<true>(std::min(kGemmRows, rows - r), width,
+                       {depth, s.a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
+        }
+      }
+    }
+  }
+}
+
+// Dot products of kTogether rows of A with each row of B. A row of B is read once for all of them; four
 // accumulators a row keep the multiply-add units busy for one row, fewer are needed for more.
-template <size_t kRows>
+template <size_t kTogether>
 void skinny_rows(const MatmulPanel<float>& p, size_t row) {
-  constexpr size_t kUnroll = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
+  constexpr size_t kUnroll = kTogether == 1 ? 4 : kTogether == 2 ? 2 : 1;
   const Full d;
   const size_t lanes = hn::Lanes(d);
   for (size_t j = 0; j < p.n; ++j) {
     const float* b = p.b + j * p.b_stride;
-    VFull sum[kRows][kUnroll];
-    for (size_t r = 0; r < kRows; ++r)
+    VFull sum[kTogether][kUnroll];
+    for (size_t r = 0; r < kTogether; ++r)
       for (size_t u = 0; u < kUnroll; ++u) sum[r][u] = hn::Zero(d);
     size_t k = 0;
     for (; k + kUnroll * lanes <= p.k; k += kUnroll * lanes)
       for (size_t u = 0; u < kUnroll; ++u) {
         const VFull w = hn::LoadU(d, b + k + u * lanes);
-        for (size_t r = 0; r < kRows; ++r)
+        for (size_t r = 0; r < kTogether; ++r)
           sum[r][u] = hn::MulAdd(hn::LoadU(d, p.a + (row + r) * p.a_stride + k + u * lanes), w, sum[r][u]);
       }
-    for (size_t r = 0; r < kRows; ++r) {
+    for (size_t r = 0; r < kTogether; ++r) {
       const float* a = p.a + (row + r) * p.a_stride;
       VFull all = sum[r][0];
       for (size_t u = 1; u < kUnroll; ++u) all = hn::Add(all, sum[r][u]);
@@ -196,17 +291,17 @@ void widened_panel(const MatmulPanel<bf16>& p) {
           widen(p.b + j * p.b_stride + k, p.b_stride, n, depth, b.data());
         else
           widen(p.b + k * p.b_stride + j, p.b_stride, depth, n, b.data());
-        onednn_panel({.form = p.form,
-                      .m = m,
-                      .n = n,
-                      .k = depth,
-                      .a = a.data(),
-                      .b = b.data(),
-                      .a_stride = ta ? m : depth,
-                      .b_stride = tb ? depth : n,
-                      .c = p.c + i * p.c_stride + j,
-                      .c_stride = p.c_stride,
-                      .into = k == 0 ? p.into : Into::kAdd});
+        matmul_impls().use().panel({.form = p.form,
+                                    .m = m,
+                                    .n = n,
+                                    .k = depth,
+                                    .a = a.data(),
+                                    .b = b.data(),
+                                    .a_stride = ta ? m : depth,
+                                    .b_stride = tb ? depth : n,
+                                    .c = p.c + i * p.c_stride + j,
+                                    .c_stride = p.c_stride,
+                                    .into = k == 0 ? p.into : Into::kAdd});
       }
     }
 }
@@ -222,8 +317,8 @@ void ref_bf16_panel(const MatmulPanel<bf16>& p) {
 }
 
 constexpr MatmulFns kRefFns{ref_panel, ref_panel};
-constexpr MatmulFns kAvx512Fns{onednn_panel, N_AVX3::skinny}, kAvx2Fns{onednn_panel, N_AVX2::skinny},
-    kSseFns{onednn_panel, N_SSSE3::skinny};
+constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny}, kAvx2Fns{N_AVX2::panel, N_AVX2::skinny},
+    kSseFns{N_SSSE3::panel, N_SSSE3::skinny}, kOnednnFns{onednn_panel, onednn_panel};
 constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel}, kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
 
 template <class T, class Panel>
@@ -257,7 +352,7 @@ void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, I
 Impls<MatmulFns>& matmul_impls() {
   static Impls<MatmulFns> table("matmul", {"avx512", Isa::kAvx512, &kAvx512Fns},
                                 {"avx2", Isa::kAvx2, &kAvx2Fns}, {"sse", Isa::kBase, &kSseFns},
-                                {"ref", Isa::kBase, &kRefFns});
+                                {"onednn", Isa::kBase, &kOnednnFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
