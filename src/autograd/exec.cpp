@@ -89,4 +89,27 @@ void Tape::clear() {
   free_.clear();
 }
 
+void PackedParams::refresh(const ParamSet& params, Par par) {
+  constexpr size_t kAlign = 16;  // floats in a cache line
+  const auto size = [&](const Param& p, MatmulForm form) {
+    return p.shape.rank() == 2 ? (packed_weight_size(form, p.rows(), p.cols()) + kAlign - 1) / kAlign * kAlign
+                               : 0;
+  };
+  size_t total = 0;
+  for (const Param& p : params.all()) total += size(p, MatmulForm::kNT) + size(p, MatmulForm::kNN);
+  if (memory_.shape().count() != static_cast<int64_t>(total))
+    memory_ = Tensor(DType::kF32, {static_cast<int64_t>(total)});
+  forward_.assign(params.all().size(), {}), backward_ = forward_;
+  size_t at = 0;
+  const auto pack = [&](size_t i, MatmulForm form) -> PackedWeight {
+    const size_t n = size(params[i], form);
+    if (n == 0) return {};
+    const std::span<float> to = memory_.as<float>().subspan(at, n);
+    at += n;
+    return pack_weight(form, params.mat(i), to, par);
+  };
+  for (size_t i = 0; i < params.all().size(); ++i)
+    forward_[i] = pack(i, MatmulForm::kNT), backward_[i] = pack(i, MatmulForm::kNN);
+}
+
 }  // namespace braid

@@ -109,6 +109,21 @@ class Tape {
   std::map<size_t, std::vector<float*>> free_;  // by number of floats
 };
 
+// Every matrix of a parameter set, packed for products forward (nt) and backward (nn).
+class PackedParams {
+ public:
+  void refresh(const ParamSet& params, Par par);  // after the parameters have changed
+  PackedWeight get(size_t param, MatmulForm form) const {
+    return form == MatmulForm::kNT   ? forward_[param]
+           : form == MatmulForm::kNN ? backward_[param]
+                                     : PackedWeight{};
+  }
+
+ private:
+  std::vector<PackedWeight> forward_, backward_;
+  Tensor memory_;
+};
+
 class Exec {
  public:
   struct Options {
@@ -116,8 +131,9 @@ class Exec {
     ParamSet* params = nullptr;
     Par par = {};
     Precision precision = Precision::kF32;
-    const bf16* params_bf16 = nullptr;  // the block in bf16; needed for Precision::kBf16
-    float* grads = nullptr;             // block of gradients, added to; needed when recording
+    const bf16* params_bf16 = nullptr;     // the block in bf16; needed for Precision::kBf16
+    const PackedParams* packed = nullptr;  // optional
+    float* grads = nullptr;                // block of gradients, added to; needed when recording
     Tape* tape = nullptr;
     Profile* profile = nullptr;
     const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
@@ -135,6 +151,9 @@ class Exec {
   uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
 
   Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
+  PackedWeight weight_packed(size_t param, MatmulForm form) const {
+    return o_.packed ? o_.packed->get(param, form) : PackedWeight{};
+  }
   Mat<const bf16> weight_bf16(size_t param) const {
     const Param& p = (*o_.params)[param];
     return {o_.params_bf16 + p.offset, p.rows(), p.cols()};

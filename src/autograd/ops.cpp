@@ -13,10 +13,12 @@
 namespace braid {
 namespace {
 
-// A matrix as a product takes it: f32, or rounded to bf16 once for all the products it enters.
+// A matrix as a product takes it: f32, or rounded to bf16 once for all the products it enters; a weight may
+// be packed.
 struct Operand {
   Mat<const float> f;
   Mat<const bf16> b = {};
+  PackedWeight nt = {}, nn = {};
   Operand col_range(size_t begin, size_t end) const {
     return {f.col_range(begin, end), b.data ? b.col_range(begin, end) : b};
   }
@@ -33,12 +35,17 @@ Operand activation(const Exec& e, Mat<const float> x) {
 }
 
 Operand weight(const Exec& e, size_t param) {
-  return {e.weight(param), e.precision() == Precision::kBf16 ? e.weight_bf16(param) : Mat<const bf16>{}};
+  if (e.precision() == Precision::kBf16) return {e.weight(param), e.weight_bf16(param)};
+  return {
+      e.weight(param), {}, e.weight_packed(param, MatmulForm::kNT), e.weight_packed(param, MatmulForm::kNN)};
 }
 
 void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b, Mat<float> c, Into into) {
   if (e.precision() == Precision::kF32)
-    matmul(form, a.f, b.f, c, into, e.par());
+    matmul(form, a.f, b.f, c, into, e.par(),
+           form == MatmulForm::kNT   ? b.nt
+           : form == MatmulForm::kNN ? b.nn
+                                     : PackedWeight{});
   else
     matmul(form, a.b, b.b, c, into, e.par());
 }

@@ -135,6 +135,7 @@ void verify_model(Table& table, Model& model, const std::string& name) {
   const auto moved = [&](double h) {
     for (size_t i = 0; i < saved.size(); ++i)
       params.block()[i] = static_cast<float>(saved[i] + h * direction[i]);
+    g1.params_changed();
     return g1.evaluate(batch).loss;
   };
   const double h = 1e-3, numeric = (moved(h) - moved(-h)) / (2 * h),

@@ -1,7 +1,5 @@
 #include "tensor/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -24,12 +22,6 @@ void* Arena::take_bytes(size_t bytes) {
     // Doubling keeps the number of blocks small whatever the pass needs.
     const size_t last = blocks_.empty() ? kFirstBlock / 2 : blocks_.back().memory.bytes();
     Block b{Tensor(DType::kU8, {static_cast<int64_t>(std::max(2 * last, bytes))})};
-#ifdef MADV_HUGEPAGE
-    const size_t page = 4096;
-    char* p = static_cast<char*>(b.memory.data());
-    char* start = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page);
-    madvise(start, b.memory.bytes() - (start - p), MADV_HUGEPAGE);
-#endif
     blocks_.push_back(std::move(b));
     block_ = blocks_.size() - 1;
   }

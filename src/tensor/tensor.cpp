@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -8,10 +10,15 @@ namespace braid {
 namespace {
 
 constexpr size_t kAlign = 64;  // a cache line and the widest vector
+constexpr size_t kHugePage = size_t{2} << 20;
 
 void* aligned(size_t bytes) {
-  void* p = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign + kAlign);
+  const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
+  void* p = std::aligned_alloc(align, (bytes + align) / align * align);
   if (!p) throw std::bad_alloc();
+  // Before the first touch: a page is what it was when it was touched. Large blocks on 4 KB pages run out of
+  // TLB entries.
+  if (align == kHugePage) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return p;
 }
 

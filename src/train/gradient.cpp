@@ -58,7 +58,7 @@ Gradient::Gradient(Model& model, ThreadPool& pool, const GradientOptions& option
 Gradient::~Gradient() = default;
 
 std::span<float> Gradient::grads() { return lanes_[0].as<float>(); }
-void Gradient::params_changed() { bf16_stale_ = true; }
+void Gradient::params_changed() { stale_ = true; }
 
 size_t Gradient::arena_bytes() const {
   size_t n = 0;
@@ -85,10 +85,14 @@ Outcome Gradient::evaluate(const Batch& batch) { return run_all(batch, false, 0,
 
 Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profile* profile) {
   const size_t block = model_.params().block_size();
-  if (options_.precision == Precision::kBf16 && bf16_stale_) {
-    convert(Mat<const float>(model_.params().block().data(), block / kParamRow, kParamRow),
-            Mat<bf16>(params_bf16_.as<bf16>().data(), block / kParamRow, kParamRow), Par(pool_));
-    bf16_stale_ = false;
+  if (stale_) {
+    const OpTimer timer(profile, "pack weights", false);
+    if (options_.precision == Precision::kBf16)
+      convert(Mat<const float>(model_.params().block().data(), block / kParamRow, kParamRow),
+              Mat<bf16>(params_bf16_.as<bf16>().data(), block / kParamRow, kParamRow), Par(pool_));
+    else
+      packed_.refresh(model_.params(), Par(pool_));
+    stale_ = false;
   }
   size_t longest = 0;
   for (size_t s = 0; s < batch.sequences(); ++s)
@@ -164,6 +168,7 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
              .par = par,
              .precision = options_.precision,
              .params_bf16 = options_.precision == Precision::kBf16 ? params_bf16_.as<bf16>().data() : nullptr,
+             .packed = options_.precision == Precision::kF32 ? &packed_ : nullptr,
              .grads = grads,
              .tape = record ? &memory.tape : nullptr,
              .profile = profile,

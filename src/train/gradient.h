@@ -18,7 +18,7 @@ namespace braid {
 
 struct GradientOptions {
   Precision precision = Precision::kF32;
-  size_t slice_tokens = 512;
+  size_t slice_tokens = 384;
   size_t lanes = 16;  // at most; fewer when their gradients would not fit kLaneBytes
   uint64_t seed = 0;  // of the dropout stream
 };
@@ -60,8 +60,9 @@ class Gradient {
   std::vector<std::unique_ptr<Workspace>> workspaces_;  // as many as threads were ever at work together
   std::vector<Workspace*> idle_;
   std::mutex idle_mutex_;
-  Tensor params_bf16_;
-  bool bf16_stale_ = true;
+  Tensor params_bf16_;   // bf16: the parameters rounded
+  PackedParams packed_;  // f32: the parameters packed
+  bool stale_ = true;    // both are made anew before the next pass
   Rng dropout_rng_;
 };
 

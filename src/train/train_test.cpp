@@ -70,6 +70,7 @@ TEST(Gradient, EqualsTheDifferenceQuotientForEveryVariant) {
       const auto moved = [&](double h) {
         for (size_t i = 0; i < p.count(); ++i)
           model->params().block()[p.offset + i] = static_cast<float>(saved[p.offset + i] + h * direction[i]);
+        g.params_changed();
         return g.evaluate(batch).loss;
       };
       const double h = 1e-3,

@@ -78,6 +78,13 @@ void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, si
   for (size_t r = 0; r < rows; r += kGemmRows, to += depth * kGemmRows) {
     const size_t height = std::min(kGemmRows, rows - r);
     const float* from = p.a + k * p.a_stride + row + r;
+    if (height == kGemmRows) {  // two blocks of four that may overlap
+      const hn::CappedTag<float, 4> d4;
+      for (size_t i = 0; i < depth; ++i)
+        for (const size_t x : {size_t{0}, kGemmRows - 4})
+          hn::StoreU(hn::LoadU(d4, from + i * p.a_stride + x), d4, to + i * kGemmRows + x);
+      continue;
+    }
     for (size_t i = 0; i < depth; ++i)
       for (size_t x = 0; x < height; ++x) to[i * kGemmRows + x] = from[i * p.a_stride + x];
   }
@@ -94,28 +101,50 @@ void panel(const MatmulPanel<float>& p) {
     const Into into = k == 0 ? p.into : Into::kAdd;
     for (size_t col = 0; col < p.n; col += kCols) {
       const size_t cols = std::min(kCols, p.n - col);
-      pack_b(p, k, depth, col, cols, s.b);
+      const float* packed = p.packed ? p.packed + k * p.packed_cols + (p.packed_col + col) * depth : s.b;
+      if (!p.packed) pack_b(p, k, depth, col, cols, s.b);
       for (size_t row = 0; row < p.m; row += kRows) {
         const size_t rows = std::min(kRows, p.m - row);
+        const float* a = s.a;
         if (transposed)
           pack_at(p, k, depth, row, rows, s.a);
+        else if (p.a_stride == depth)  // its rows lie end to end already
+          a = p.a + row * p.a_stride;
         else
           pack_a(p, k, depth, row, rows, s.a);
         for (size_t j = 0; j < cols; j += w) {
           const size_t width = std::min(w, cols - j);
-          const float* b = s.b + j * depth;
+          const float* b = packed + j * depth;
           float* c = p.c + row * p.c_stride + col + j;
           if (!transposed) {
-            gemm<false>(rows, width, {depth, s.a, depth, b, w, c, p.c_stride, 1.0f, into});
+            gemm<false>(rows, width, {depth, a, depth, b, w, c, p.c_stride, 1.0f, into});
             continue;
           }
           for (size_t r = 0; r < rows; r += kGemmRows)
             gemm<true>(std::min(kGemmRows, rows - r), width,
-                       {depth, s.a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
+                       {depth, a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
         }
       }
     }
   }
+}
+
+size_t packed_width() { return 2 * hn::Lanes(Full()); }
+
+// All of B for panel(): the blocks of kDepth rows one after the other, each in panels over all columns.
+void pack_whole(MatmulForm form, Mat<const float> b, size_t k, size_t depth, float* to) {
+  const MatmulPanel<float> p{.form = form,
+                             .m = 0,
+                             .n = 0,
+                             .k = 0,
+                             .a = nullptr,
+                             .b = b.data,
+                             .a_stride = 0,
+                             .b_stride = b.stride,
+                             .c = nullptr,
+                             .c_stride = 0,
+                             .into = Into::kOverwrite};
+  pack_b(p, k, depth, 0, form == MatmulForm::kNT ? b.rows : b.cols, to);
 }
 
 // Dot products of kTogether rows of A with each row of B. A row of B is read once for all of them; four
@@ -160,7 +189,10 @@ void skinny(const MatmulPanel<float>& p) {
 float fma_chains(size_t rounds) {
   const Full d;
   const VFull x = hn::Set(d, 0.999f), y = hn::Set(d, 0.001f);
-  VFull a0 = y, a1 = x, a2 = y, a3 = x, a4 = y, a5 = x, a6 = y, a7 = x, a8 = y, a9 = x;
+  // All different: equal chains would be computed once.
+  const auto start = [&](int i) { return hn::Set(d, 0.1f * static_cast<float>(i)); };
+  VFull a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5),
+        a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9);
   for (size_t i = 0; i < rounds; ++i) {
     a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y),
     a3 = hn::MulAdd(a3, x, y);
@@ -183,8 +215,8 @@ HWY_AFTER_NAMESPACE();
 namespace braid {
 namespace {
 
-constexpr size_t kPanelRows = 256;   // rows of C per panel: A's panel and a strip of B stay in L2
-constexpr size_t kPanelCols = 1024;  // columns of C per panel when there are few rows
+constexpr size_t kPanelRows = 512;   // rows of C per task: packing B is a few percent of the work
+constexpr size_t kPanelCols = 1024;  // columns of C per task; a multiple of every panel width
 constexpr size_t kSkinnyCols = 64;   // columns per task of a skinny product: 64 rows of W
 
 // oneDNN is told once which instructions it may use, and once per thread not to start threads of its own.
@@ -317,13 +349,15 @@ void ref_bf16_panel(const MatmulPanel<bf16>& p) {
 }
 
 constexpr MatmulFns kRefFns{ref_panel, ref_panel};
-constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny}, kAvx2Fns{N_AVX2::panel, N_AVX2::skinny},
-    kSseFns{N_SSSE3::panel, N_SSSE3::skinny}, kOnednnFns{onednn_panel, onednn_panel};
+constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::packed_width, N_AVX3::pack_whole};
+constexpr MatmulFns kAvx2Fns{N_AVX2::panel, N_AVX2::skinny, N_AVX2::packed_width, N_AVX2::pack_whole};
+constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::packed_width, N_SSSE3::pack_whole};
+constexpr MatmulFns kOnednnFns{onednn_panel, onednn_panel};
 constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel}, kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
 
 template <class T, class Panel>
 void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, Into into, Par par,
-                size_t rows, size_t cols, const Panel& panel) {
+                size_t rows, size_t cols, const Panel& panel, PackedWeight packed = {}) {
   const size_t k = form == MatmulForm::kTN ? a.rows : a.cols, m = c.rows, n = c.cols;
   check((form == MatmulForm::kTN ? a.cols : a.rows) == m &&
             (form == MatmulForm::kNT ? b.rows : b.cols) == n &&
@@ -343,7 +377,10 @@ void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, I
            .b_stride = b.stride,
            .c = c.row(i) + j,
            .c_stride = c.stride,
-           .into = into});
+           .into = into,
+           .packed = packed.data,
+           .packed_cols = packed.cols,
+           .packed_col = j});
   });
 }
 
@@ -362,14 +399,36 @@ Impls<MatmulBf16Fns>& matmul_bf16_impls() {
   return table;
 }
 
-void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par) {
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par,
+            PackedWeight packed) {
   const MatmulFns& f = matmul_impls().use();
   if (form == MatmulForm::kNT && c.rows <= kSkinnyRows)
     run_panels(form, a, b, c, into, par, kSkinnyRows, kSkinnyCols,
                [&](const MatmulPanel<float>& p) { f.skinny(p); });
   else
-    run_panels(form, a, b, c, into, par, kPanelRows, kPanelCols,
-               [&](const MatmulPanel<float>& p) { f.panel(p); });
+    run_panels(
+        form, a, b, c, into, par, kPanelRows, kPanelCols, [&](const MatmulPanel<float>& p) { f.panel(p); },
+        packed);
+}
+
+size_t packed_weight_size(MatmulForm form, size_t rows, size_t cols) {
+  const MatmulFns& f = matmul_impls().use();
+  if (!f.pack) return 0;
+  const size_t n = form == MatmulForm::kNT ? rows : cols, k = form == MatmulForm::kNT ? cols : rows,
+               w = f.packed_width();
+  return (n + w - 1) / w * w * k;
+}
+
+PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par) {
+  const MatmulFns& f = matmul_impls().use();
+  if (!f.pack) return {};
+  const size_t n = form == MatmulForm::kNT ? b.rows : b.cols, k = form == MatmulForm::kNT ? b.cols : b.rows,
+               w = f.packed_width();
+  const size_t padded = (n + w - 1) / w * w;
+  par.blocks(k, kDepth, [&](size_t begin, size_t end) {
+    f.pack(form, b, begin, end - begin, to.data() + begin * padded);
+  });
+  return {to.data(), padded};
 }
 
 void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par) {

@@ -3,10 +3,12 @@
 //   nt:  C[M,N] = A[M,K] B[N,K]^T     forward of a linear layer: Y = X W^T
 //   nn:  C[M,N] = A[M,K] B[K,N]       dX = dY W
 //   tn:  C[M,N] = A[K,M]^T B[K,N]     dW += dY^T X
-// f32 goes to oneDNN; nt with a few rows (decoding) to our own dot products, which read W once at memory
-// speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, otherwise they are widened to
-// f32 tile by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held to one thread
-// per call, so that no sum depends on the number of threads.
+// f32: our own blocked product, because one number of C is then summed in the same order however the rest is
+// cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/design.md has the
+// figures); oneDNN stays in the table for comparison. nt with a few rows (decoding): dot products that read W
+// once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, otherwise they
+// are widened to f32 tile by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held
+// to one thread per call, so that no sum depends on the number of threads.
 #pragma once
 
 #include "base/parallel.h"
@@ -20,7 +22,20 @@ namespace braid {
 enum class MatmulForm { kNT, kNN, kTN };
 enum class Precision { kF32, kBf16 };
 
-void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {});
+// A weight in the order in which the product reads it. Packing costs a few percent of a product with 512
+// rows, so weights that meet many inputs are packed once. Null: not packed (this implementation does not use
+// it).
+struct PackedWeight {
+  const float* data = nullptr;
+  size_t cols = 0;  // padded
+};
+size_t packed_weight_size(MatmulForm form, size_t rows,
+                          size_t cols);  // floats, for b of this shape as nt or nn takes it
+PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par = {});
+
+// `packed`, if given, is b packed for the same form.
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {},
+            PackedWeight packed = {});
 void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {});
 
 // One panel: all of it in the calling thread.
@@ -33,11 +48,17 @@ struct MatmulPanel {
   float* c;
   size_t c_stride;
   Into into;
+  const float* packed = nullptr;  // all of B packed, or null
+  size_t packed_cols = 0;
+  size_t packed_col = 0;  // where this panel begins
 };
 
 struct MatmulFns {
   void (*panel)(const MatmulPanel<float>&);
   void (*skinny)(const MatmulPanel<float>&);  // nt with m <= kSkinnyRows
+  size_t (*packed_width)() = nullptr;         // columns are padded to a multiple of this
+  void (*pack)(MatmulForm, Mat<const float> b, size_t k, size_t depth,
+               float* to) = nullptr;  // rows k .. of op(b)
 };
 struct MatmulBf16Fns {
   void (*panel)(const MatmulPanel<bf16>&);
