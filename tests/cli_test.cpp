@@ -68,6 +68,8 @@ TEST(Cli, EveryBadValueIsReported) {
   expect_error(run_braid({"train"}), 2, {"--task, --text"});
   expect_error(run_braid({"train", "--task", "parity", "--batch", "99999999999999999999999"}), 2,
                {"--batch"});
+  expect_error(run_braid({"train", "--task", "parity", "--batch", "1000000", "--accumulate", "1000000"}), 2,
+               {"tokens", "--batch"});
 }
 
 TEST(Cli, AConfigWithThreeMistakesGetsThreeMessages) {

@@ -69,6 +69,9 @@ class OptionRecorder {
 int fail(const Error& error, int code = kFailed);
 int wrong_use(const Error& error);
 
+// The words this program was started with.
+const std::string& command_line();
+
 // One JSON object on a line of stdout.
 void print_json(const Json& j);
 

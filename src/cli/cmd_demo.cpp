@@ -16,9 +16,9 @@ namespace {
 int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
   if (steps < 1) return wrong_use({"demo: --steps must be at least 1"});
   TrainOptions o;
-  o.arch = "transformer", o.size = "1M", o.length = 128, o.batch = 32, o.steps = steps,
+  o.arch = "transformer", o.size = "1M", o.length = 256, o.batch = 16, o.steps = steps,
   o.warmup = std::min<int64_t>(50, steps / 10);
-  o.lr = 3e-3, o.eval_every = std::max<int64_t>(1, steps / 3), o.checkpoint_every = steps, o.run = dir,
+  o.lr = 3e-3, o.eval_every = std::max<int64_t>(1, steps / 4), o.checkpoint_every = steps, o.run = dir,
   o.threads = threads_asked;
   auto source =
       TextSource::from_text(demo_text(), "embedded Shakespeare", {.length = static_cast<size_t>(o.length)});
@@ -34,7 +34,7 @@ int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
     if (Status s = remove_tree(dir + part); !s) return fail(s.error());
   if (Status s = make_dirs(dir); !s) return fail(s.error());
   if (Status s = save_json(dir + "/config.json", to_json(*config)); !s) return fail(s.error());
-  if (Status s = save_json(dir + "/run.json", run_record(o, "braid demo", **source, *model, threads)); !s)
+  if (Status s = save_json(dir + "/run.json", run_record(o, **source, *model, threads)); !s)
     return fail(s.error());
   fmt::print(
       "Training a byte-level Transformer of {} parameters on {}, {} steps of {} x {} bytes, {} threads.\n",
@@ -52,11 +52,11 @@ int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
       r->progression.tokens, human_time(r->seconds), r->evaluation.loss, r->evaluation.loss / std::log(2.0),
       100 * r->evaluation.accuracy());
   Session session(*model, pool);
-  const std::string prompt = "ROMEO:";
+  const std::string prompt = "ROMEO:";  // the sample stays within the length the model was trained on
   const std::vector<int32_t> ids(prompt.begin(), prompt.end());
   fmt::print("{}", prompt);
   const Result<Generated> g = generate(
-      session, ids, {.sampler = {.temperature = 0.8f, .top_p = 0.95f}, .max_tokens = 400},
+      session, ids, {.sampler = {.temperature = 0.8f, .top_p = 0.95f}, .max_tokens = 250},
       [](int32_t id) { return std::string(1, static_cast<char>(id)); },
       [](std::string_view s) {
         std::fwrite(s.data(), 1, s.size(), stdout);

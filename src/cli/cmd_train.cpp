@@ -53,6 +53,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (Status s = validate(o); !s) return wrong_use(s.error());
   Result<std::unique_ptr<Source>> source = make_source(o);
   if (!source) return fail(source.error());
+  if (Status s = check_batch(o, **source); !s) return wrong_use(s.error());
   if (o.resume && stored.contains("data") &&
       stored["data"].value("fingerprint", "") != (*source)->fingerprint())
     return fail({"cannot resume: the data is not what the run was started with",
@@ -71,8 +72,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
                  "add --resume to go on with it, or choose another --run"});
   if (Status s = make_dirs(o.run); !s) return fail(s.error());
   if (Status s = save_json(o.run + "/config.json", to_json(*config)); !s) return fail(s.error());
-  const std::string command = app.get_parent()->get_name() + " " + app.get_name();
-  if (Status s = save_json(o.run + "/run.json", run_record(o, command, **source, *model, threads)); !s)
+  if (Status s = save_json(o.run + "/run.json", run_record(o, **source, *model, threads)); !s)
     return fail(s.error());
   if (!quiet && !json)
     fmt::print(stderr, "{} parameters, {}; {} threads, {}; run folder {}\n", model->params().count(),

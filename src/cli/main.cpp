@@ -12,6 +12,13 @@
 #include "kernels/registry.h"
 
 namespace braid {
+namespace {
+
+std::string started_with;
+
+}  // namespace
+
+const std::string& command_line() { return started_with; }
 
 std::span<const Verb> all_verbs() {
   static constexpr std::array kVerbs{
@@ -140,6 +147,7 @@ void print_markdown(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i) started_with += (i ? " " : "") + std::string(argv[i]);
   CLI::App app("Braid: train and run hybrid sequence models on CPUs.");
   app.name("braid");
   app.require_subcommand(0, 1);

@@ -45,9 +45,6 @@ Status validate(const TrainOptions& o) {
         {"--task, --text", o.task.empty() ? "neither is given" : "both are given", "give one of them"});
   if (o.task.empty() && !o.task_set.empty())
     p.push_back({"--task-set", "needs --task", "give the task's name"});
-  // A whole step's tokens are counted in 32 bits.
-  if (o.text.empty() == false && static_cast<double>(o.batch) * o.accumulate * o.length > 2e9)
-    p.push_back({"--batch", "x accumulate x length is more than 2e9 tokens", "use a smaller batch"});
   if (!p.empty()) return to_error("these options cannot be used", p);
   return {};
 }
@@ -65,6 +62,15 @@ Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
       std::make_unique<TaskSource>(std::move(*task), TaskSourceOptions{.seed = seed}));
 }
 
+Status check_batch(const TrainOptions& o, const Source& source) {
+  const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.accumulate) *
+                        static_cast<double>(source.max_length());
+  if (tokens < 4e9) return {};
+  return Error{fmt::format("a step of {} x {} sequences could have {:.3g} tokens; the limit is 4e9", o.batch,
+                           o.accumulate, tokens),
+               "use a smaller --batch or shorter sequences"};
+}
+
 Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
   const bool own = !o.config.empty();
   Result<Json> json = own ? load_json(o.config) : preset_config(o.arch, o.size, vocab_size);
@@ -78,14 +84,13 @@ Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
   return config;
 }
 
-Json run_record(TrainOptions o, const std::string& command, const Source& source, const Model& model,
-                int threads) {
+Json run_record(TrainOptions o, const Source& source, const Model& model, int threads) {
   OptionRecorder options;
   o.visit(options);
   const std::time_t now = std::time(nullptr);
   char date[32];
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {{"command", command},
+  return {{"command", command_line()},
           {"started", date},
           {"options", options.record},
           {"braid", {{"version", kVersion}, {"commit", kCommit}, {"compiler", kCompiler}}},
