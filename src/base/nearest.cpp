@@ -27,7 +27,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string found;
   for (const std::string& c : candidates) {
     const size_t d = edit_distance(word, c);
-    if (d < best) best = d, found = c;
+    if (d < best && d < word.size()) best = d, found = c;  // not one with every letter changed
   }
   return found;
 }

@@ -75,7 +75,7 @@ int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
 std::function<int()> define_demo(CLI::App& app) {
   struct Options {
     std::string run = "runs/demo";
-    int64_t steps = 400, threads = 0;
+    int64_t steps = 300, threads = 0;
   };
   auto o = std::make_shared<Options>();
   app.add_option("--run", o->run, "folder for the run")->capture_default_str();

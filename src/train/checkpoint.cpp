@@ -68,10 +68,11 @@ Status save_checkpoint(const std::string& run, const Model& model, AdamW& optimi
   if (Status s = commit_dir(tmp, final_dir); !s) return s;
   if (Status s = link_or_copy_atomic(final_dir + "/model.safetensors", run + "/model.safetensors"); !s)
     return s;
-  std::vector<uint64_t> steps = all_steps(run);
-  std::erase_if(steps, [&](uint64_t s) { return s == p.best_step; });
-  for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, keep)) < steps.size(); ++i)
-    if (Status s = remove_tree(step_dir(run, steps[i])); !s) return s;
+  const std::vector<uint64_t> steps = all_steps(run);
+  const size_t kept = static_cast<size_t>(std::max<int64_t>(1, keep));
+  for (size_t i = 0; i + kept < steps.size(); ++i)
+    if (steps[i] != p.best_step)
+      if (Status s = remove_tree(step_dir(run, steps[i])); !s) return s;
   return {};
 }
 
