@@ -205,16 +205,7 @@ HWY_INLINE VFull exp_weight(VFull x) {
   // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
   const VFull magic = hn::Set(d, 12582912.0f + 127.0f);
   const VFull shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
-  VFull r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  VFull p = hn::Set(d, 1.9875691500e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
-  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
-  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  return hn::Mul(exp_remainder(d, c, n), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
 // Online softmax of one vector of columns: scores at `st` become exp(s - m), m and l are carried on. Returns

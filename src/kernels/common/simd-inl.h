@@ -78,11 +78,9 @@ HWY_INLINE V pow2(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
+// exp(c - n ln 2), for n the whole number next to c / ln 2: what is left of exp(c) when 2^n is taken out.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V exp_v(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  const V c = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
-  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504088896341f)));
+HWY_INLINE V exp_remainder(D d, V c, V n) {
   // ln 2 in two parts: the first has few bits, so n * hi is exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -92,7 +90,15 @@ HWY_INLINE V exp_v(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
-  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  return hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_v(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V c = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504088896341f)));
+  const V p = exp_remainder(d, c, n);
   // In two steps, so that results below 2^-126 and above 2^127 come out right.
   const auto ni = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(ni);
   const V y = hn::Mul(hn::Mul(p, pow2<D, V>(d, half)), pow2<D, V>(d, hn::Sub(ni, half)));
