@@ -12,6 +12,8 @@
 #include "kernels/attention/attention.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/selective_scan/selective_scan.h"
+#include "kernels/short_conv/short_conv.h"
 #include "kernels/swiglu/swiglu.h"
 
 namespace braid {
@@ -48,6 +50,10 @@ std::span<const OpEntry> all_ops() {
               adamw_bench},
       OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
               impls<attention_impls>, attention_check, attention_bench},
+      OpEntry{"short_conv", "depthwise causal convolution over 2 to 8 tokens, with state",
+              impls<short_conv_impls>, short_conv_check, short_conv_bench},
+      OpEntry{"selective_scan", "the diagonal state-space recurrence of Mamba 1, with state",
+              impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
   };
   return kOps;
 }

@@ -1,0 +1,75 @@
+// short_conv - depthwise causal convolution over a few tokens, on ragged sequences.
+//   z_t[d] = sum_j w[d, j] x_{t - (W - 1) + j}[d]     y = z, or silu(z)     j < W, so w[:, W - 1] meets x_t
+// Inputs before a sequence come from its state, the last W - 1 of them, oldest first; without one they are
+// zero. The layout of w is that of PyTorch's conv1d with groups = channels; there is no bias.
+// Any cut of a sequence into pieces that hand on the state gives the same bits as the whole.
+// Symbols: docs/notation.md   Backward and blocking: docs/math/short_conv.md
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+inline constexpr size_t kShortConvMinWidth = 2, kShortConvMaxWidth = 8;
+
+struct ShortConvIn {
+  Mat<const float> x;                 // [N, D]
+  const float* w;                     // [D, W]
+  size_t width;                       // W
+  std::span<const uint32_t> offsets;  // sequence s is rows offsets[s] .. offsets[s + 1] - 1
+  const float* state = nullptr;       // [n, D, W - 1] or null
+  bool silu = false;
+  size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+};
+
+struct ShortConvGrad {
+  Mat<float> dx;            // overwritten; may be x or dy
+  float* dw = nullptr;      // [D, W], added to
+  float* dstate = nullptr;  // [n, D, W - 1], overwritten
+};
+
+// last: [n, D, W - 1] or null, the states after the sequences; may be in.state. Rows of no sequence are left
+// alone.
+void short_conv_fwd(const ShortConvIn& in, Mat<float> y, float* last, Par par = {});  // y may be in.x
+// dlast: the gradient of last, or null. Reads nothing of the forward but its inputs.
+void short_conv_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
+                    Par par = {});
+
+// One token for each of n sequences.
+struct ShortConvStep {
+  Mat<const float> x;  // [n, D]
+  const float* w;      // [D, W]
+  size_t width;
+  std::span<float* const> states;  // n times [D, W - 1], moved on by one token
+  bool silu = false;
+};
+void short_conv_step(const ShortConvStep& in, Mat<float> y, Par par = {});  // y may be in.x
+
+// Some tokens of one sequence. state and last may be null or the same, y may be x.
+struct ShortConvPiece {
+  Mat<const float> x;
+  const float* w;
+  size_t width;
+  bool silu;
+  const float* state;
+  Mat<float> y;
+  float* last;
+};
+
+inline constexpr size_t kShortConvBlock = 64;  // channels per task
+struct ShortConvFns {                          // channels [begin, end), at most kShortConvBlock
+  void (*fwd)(const ShortConvPiece&, size_t begin, size_t end);
+  void (*bwd)(const ShortConvIn&, Mat<const float> dy, const float* dlast, const ShortConvGrad&, size_t begin,
+              size_t end);  // all sequences
+};
+Impls<ShortConvFns>& short_conv_impls();
+std::vector<CheckRow> short_conv_check();
+std::vector<BenchCase> short_conv_bench();
+
+}  // namespace braid
