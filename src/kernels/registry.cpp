@@ -7,6 +7,7 @@
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/fast_weight/fast_weight.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/attention/attention.h"
@@ -48,6 +49,8 @@ std::span<const OpEntry> all_ops() {
               adamw_bench},
       OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
               impls<attention_impls>, attention_check, attention_bench},
+      OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",
+              impls<fast_weight_impls>, fast_weight_check, fast_weight_bench},
   };
   return kOps;
 }

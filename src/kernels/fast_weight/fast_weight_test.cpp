@@ -62,6 +62,111 @@ TEST(FastWeight, RefBackwardEqualsComplexStep) {
       }
 }
 
+TEST(FastWeight, EveryImplementationEqualsTheReference) {
+  expect_all_impls(fast_weight_impls(), fast_weight_check);
+}
+
+// A ragged batch with one state per sequence.
+struct Batch {
+  FastWeightShape shape;
+  std::vector<uint32_t> offsets{0, 70, 70, 71, 100, 160};
+  size_t rows = 160, kw = 2 * 20, vw = 4 * 72, gw, state = 4 * 20 * 72;
+  std::vector<float> q = random_vector(rows * kw, 1), k = random_vector(rows * kw, 2, 0.2f),
+                     v = random_vector(rows * vw, 3), dout = random_vector(rows * vw, 4), g, beta;
+  std::vector<float> s0 = random_vector(5 * state, 5), ds_end = random_vector(5 * state, 6);
+
+  Batch(Decay decay, Write write)
+      : shape{4, 2, 20, 72, decay, write, 0.2f}, gw(decay == Decay::kChannel ? 80 : 4) {
+    g = random_vector(rows * gw, 7), beta = random_vector(rows * 4, 8);
+    for (float& x : g) x = -0.1f * x * x;
+    for (float& x : beta) x = 1 + std::tanh(x);
+  }
+  template <class T>
+  std::vector<T*> states(T* x) const {
+    return {x, x + state, x + 2 * state, x + 3 * state, x + 4 * state};
+  }
+  // Outputs, final states and gradients behind each other.
+  std::vector<float> run(Par par) const {
+    std::vector<float> out(rows * (2 * vw + 2 * kw + gw + 4) + 5 * state, NAN), ds = ds_end;
+    float *o = out.data(), *dq = o + rows * vw, *dk = dq + rows * kw, *dv = dk + rows * kw,
+          *dg = dv + rows * vw, *dbeta = dg + rows * gw, *s_end = dbeta + rows * 4;
+    const auto starts = states(s0.data());
+    const auto ends = states(s_end), dstarts = states(ds.data());
+    const auto dends = states<const float>(ds.data());
+    const size_t g_rows = shape.decay == Decay::kHead ? 1 : rows;
+    const FastWeightIn in{{q.data(), rows, kw},
+                          {k.data(), rows, kw},
+                          {v.data(), rows, vw},
+                          {g.data(), g_rows, gw},
+                          {beta.data(), rows, 4},
+                          offsets,
+                          starts};
+    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par);
+    std::vector<float> scratch(fast_weight_bwd_scratch(shape, offsets, par), NAN);
+    fast_weight_bwd(
+        shape, in, {dout.data(), rows, vw}, dends,
+        {{dq, rows, kw}, {dk, rows, kw}, {dv, rows, vw}, {dg, g_rows, gw}, {dbeta, rows, 4}, dstarts},
+        scratch, par);
+    std::erase_if(out, [](float x) { return std::isnan(x); });  // what this decay and write do not have
+    out.insert(out.end(), ds.begin(), ds.end());
+    return out;
+  }
+};
+
+TEST(FastWeight, ThreadsDoNotChangeABit) {
+  ThreadPool pool(3);
+  for (const Decay decay : kDecays)
+    for (const Write write : kWrites) {
+      const Batch b(decay, write);
+      const std::vector<float> alone = b.run({});
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+    }
+}
+
+// In-place steps of many sequences equal the sequences alone, bit by bit.
+TEST(FastWeight, StepsOfABatchEqualTheirParts) {
+  const Batch b(Decay::kToken, Write::kDelta);
+  const std::vector<uint32_t> offsets{0, 1, 2, 3, 4, 5};
+  std::vector<float> together = b.s0, apart = b.s0, o(5 * b.vw, NAN), o_apart(5 * b.vw, NAN);
+  const auto run = [&](std::vector<float>& S, std::vector<float>& out, size_t first, size_t count, Par par) {
+    const auto from = b.states<const float>(S.data());
+    const auto to = b.states(S.data());
+    fast_weight_fwd(b.shape,
+                    {{b.q.data(), b.rows, b.kw},
+                     {b.k.data(), b.rows, b.kw},
+                     {b.v.data(), b.rows, b.vw},
+                     {b.g.data(), b.rows, b.gw},
+                     {b.beta.data(), b.rows, 4},
+                     std::span(offsets).subspan(first, count + 1),
+                     std::span(from).subspan(first, count)},
+                    {out.data(), 5, b.vw}, std::span(to).subspan(first, count), par);
+  };
+  ThreadPool pool(2);
+  run(together, o, 0, 5, Par(pool));
+  for (size_t s = 0; s < 5; ++s) run(apart, o_apart, s, 1, {});
+  EXPECT_EQ(o, o_apart);
+  EXPECT_EQ(together, apart);
+}
+
+// NaN in an input must come out, so that divergence shows, and stay in its head.
+TEST(FastWeight, NanComesThrough) {
+  Batch b(Decay::kToken, Write::kDelta);
+  b.k[0] = NAN;
+  std::vector<float> o(b.rows * b.vw, 0.0f);
+  fast_weight_fwd(b.shape,
+                  {{b.q.data(), b.rows, b.kw},
+                   {b.k.data(), b.rows, b.kw},
+                   {b.v.data(), b.rows, b.vw},
+                   {b.g.data(), b.rows, b.gw},
+                   {b.beta.data(), b.rows, 4},
+                   b.offsets,
+                   {}},
+                  {o.data(), b.rows, b.vw});
+  EXPECT_TRUE(std::isnan(o[69 * b.vw]));
+  EXPECT_FALSE(std::isnan(o[69 * b.vw + 2 * 72]));  // the other key head
+  EXPECT_FALSE(std::isnan(o[70 * b.vw]));           // the next sequence
+}
+
 // Mutants of the reference that the comparisons must reject.
 std::vector<double> real(const std::vector<C>& x) {
   std::vector<double> y;
