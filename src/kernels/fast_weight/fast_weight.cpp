@@ -60,9 +60,11 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr size_t kLanes = HWY_LANES(float);
-// Vectors of columns in a panel: with 16 registers the sums of two fill them.
-constexpr size_t kWide = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
-static_assert(kWideRows * kWide * kLanes <= kPanelFloats && kFastWeightMaxDim * 2 * kLanes <= kPanelFloats);
+// Most vectors of columns in a panel. Backward has more sums than 16 registers hold: there four vectors took
+// a third more time than two.
+constexpr size_t kWideFwd = 4, kWideBwd = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+static_assert(kWideRows * kWideFwd * kLanes <= kPanelFloats &&
+              kFastWeightMaxDim * 2 * kLanes <= kPanelFloats);
 
 using Decay = FastWeightDecay;
 
@@ -176,15 +178,16 @@ HWY_INLINE void advance(size_t dk, ConstRows from, Rows to, float alpha, const f
   for (size_t w = 0; w < W; ++w) o[w] = r[w] = hn::Zero(d);
   const VFull all = hn::Set(d, alpha);
   for (size_t i = 0; i < dk; ++i) {
-    const VFull a = kChannel ? hn::Set(d, alphas[i]) : all, ki = hn::Set(d, k[i]);
+    const VFull a = kChannel ? hn::Set(d, alphas[i]) : all, ki = hn::Set(d, k[i]),
+                qi = kRead ? hn::Set(d, q[i]) : all, ni = kDelta ? hn::Set(d, next[i]) : all;
     const float* x = from.at + i * from.stride;
     float* y = to.at + i * to.stride;
     HWY_UNROLL(4)
     for (size_t w = 0; w < W; ++w) {
       const VFull S = hn::MulAdd(ki, u[w], hn::Mul(a, hn::LoadU(d, x + w * kLanes)));
       hn::StoreU(S, d, y + w * kLanes);
-      if constexpr (kRead) o[w] = hn::MulAdd(hn::Set(d, q[i]), S, o[w]);
-      if constexpr (kDelta) r[w] = hn::MulAdd(hn::Set(d, next[i]), S, r[w]);
+      if constexpr (kRead) o[w] = hn::MulAdd(qi, S, o[w]);
+      if constexpr (kDelta) r[w] = hn::MulAdd(ni, S, r[w]);
     }
   }
 }
@@ -254,7 +257,7 @@ HWY_NOINLINE void fwd_panel(const Head& h, const Columns<W>& cols, const float* 
 }
 
 // f(W, kDelta, kChannel, first column, columns) for the panels of columns [begin, end).
-template <class F>
+template <size_t kWide, class F>
 HWY_INLINE void for_panels(const FastWeightShape& s, size_t begin, size_t end, const F& f) {
   const auto with = [&](auto W, size_t col, size_t width) {
     const bool delta = s.write == FastWeightWrite::kDelta;
@@ -289,7 +292,7 @@ void fwd(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t he
          Mat<float> o, float* s_end) {
   const Head h(s, in, seq, head);
   const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-  for_panels(s, begin, end, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
+  for_panels<kWideFwd>(s, begin, end, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
     fwd_panel<W, delta, channel>(h, {col, width}, s0, state_of(s, s_end, head), o);
   });
 }
@@ -460,7 +463,11 @@ HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* 
     }
     for (size_t t = end; t-- > begin;) {
       const size_t row = h.row0 + t, before = t ? t - 1 : 0;
-      prefetch(dout.row(h.row0 + (before ? before - 1 : 0)) + h.head * dv + cols.begin, cols.width);
+      const size_t soon = t > 2 ? t - 3 : 0, key = h.key_head * dk;
+      prefetch(dout.row(h.row0 + soon) + h.head * dv + cols.begin, cols.width);
+      prefetch(h.q(soon), dk);
+      prefetch(grad.dq.row(h.row0 + soon) + key, dk);
+      prefetch(grad.dk.row(h.row0 + soon) + key, dk);
       VFull u[W], dr[W], sum = hn::Zero(d);
       const float beta = kDelta ? h.beta(t) : 1.0f;
       for (size_t w = 0; w < W; ++w) {
@@ -502,7 +509,7 @@ void bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> dout
   for (size_t head = key_head * group; head < (key_head + 1) * group; ++head) {
     const Head h(s, in, seq, head);
     const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-    for_panels(s, 0, s.dv, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
+    for_panels<kWideBwd>(s, 0, s.dv, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
       const auto first = [](bool yes) { return yes ? Into::kOverwrite : Into::kAdd; };
       bwd_panel<W, delta, channel>(h, {col, width}, s0, dout, state_of(s, ds_end, head), grad,
                                    state_of(s, ds0, head), dg_head, scratch,
