@@ -7,6 +7,7 @@
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/fast_weight/fast_weight.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/attention/attention.h"
@@ -54,6 +55,8 @@ std::span<const OpEntry> all_ops() {
               impls<short_conv_impls>, short_conv_check, short_conv_bench},
       OpEntry{"selective_scan", "the diagonal state-space recurrence of Mamba 1, with state",
               impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
+      OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",
+              impls<fast_weight_impls>, fast_weight_check, fast_weight_bench},
   };
   return kOps;
 }

@@ -1,0 +1,81 @@
+// fast_weight - one linear recurrence with two switches, decay and write; linear attention, RetNet, Mamba-2,
+// GLA, DeltaNet, Gated DeltaNet and Kimi Delta Attention are its settings (table in docs/math).
+//   S~  = exp(g_t) S_{t-1}                 S: [dk, dv], key index slow; the decay comes first
+//   u_t = v_t                              additive
+//   u_t = beta_t (v_t - S~^T k_t)          delta: beta in (0, 2)
+//   S_t = S~ + k_t u_t^T
+//   o_t = scale S_t^T q_t                  read after the write
+// g <= 0 is a natural log-decay. Value head h reads key head h / (value_heads / key_heads); every value head
+// has a state. Keys need not be normalised. arXiv:2412.06464 eq. (10); the papers' S is our transpose.
+// Symbols: docs/notation.md   Backward and memory: docs/math/fast_weight.md
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+enum class FastWeightDecay : uint8_t { kNone, kHead, kToken, kChannel };
+enum class FastWeightWrite : uint8_t { kAdditive, kDelta };
+
+struct FastWeightShape {
+  size_t value_heads, key_heads;  // key_heads divides value_heads
+  size_t dk, dv;                  // above kFastWeightMaxDim only the reference runs
+  FastWeightDecay decay;
+  FastWeightWrite write;
+  float scale = 1;
+};
+inline constexpr size_t kFastWeightMaxDim = 512;
+
+// Ragged batch: sequence s is rows offsets[s] .. offsets[s + 1] - 1. Any of the matrices may be a view into a
+// wider one. Batches of single steps are sequences of one token.
+struct FastWeightIn {
+  Mat<const float> q, k, v;  // [N, key_heads * dk] twice, [N, value_heads * dv]
+  // kHead: [1, value_heads], kToken: [N, value_heads], kChannel: [N, value_heads * dk]
+  Mat<const float> g;
+  Mat<const float> beta;  // [N, value_heads], delta only
+  std::span<const uint32_t> offsets;
+  // Initial states [value_heads, dk, dv], one pointer per sequence; null, or no pointers at all, means zeros.
+  std::span<const float* const> s0;
+  size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+};
+
+// o: [N, value_heads * dv]. s_end: where to leave each sequence's final state; null, or no pointers at all,
+// drops it. A sequence's s_end may be its s0: then the state advances in place.
+void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
+                     std::span<float* const> s_end = {}, Par par = {});
+
+struct FastWeightGrad {  // all overwritten
+  Mat<float> dq, dk, dv;
+  Mat<float> dg, dbeta;         // like g and beta; dg without data is not computed
+  std::span<float* const> ds0;  // like s_end; may be the same memory as ds_end
+};
+
+// dout: cotangent of o; ds_end: of the final states, null or none for zeros. States are computed again from
+// s0, so what forward made is not needed. scratch: fast_weight_bwd_scratch() numbers for as many threads;
+// what is in it does not matter.
+void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<const float> dout,
+                     std::span<const float* const> ds_end, const FastWeightGrad& grad,
+                     std::span<float> scratch, Par par = {});
+size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {});
+
+struct FastWeightFns {
+  // Value columns [begin, end), at most kFastWeightBlock, of one value head of sequence s.
+  void (*fwd)(const FastWeightShape&, const FastWeightIn&, size_t s, size_t head, size_t begin, size_t end,
+              Mat<float> o, float* s_end);
+  // All value heads of one key head of sequence s. dg_head: [value_heads], this sequence's share of dg for
+  // kHead.
+  void (*bwd)(const FastWeightShape&, const FastWeightIn&, Mat<const float> dout, const float* ds_end,
+              const FastWeightGrad&, size_t s, size_t key_head, float* ds0, float* dg_head, float* scratch);
+};
+inline constexpr size_t kFastWeightBlock = 64;
+Impls<FastWeightFns>& fast_weight_impls();
+std::vector<CheckRow> fast_weight_check();
+std::vector<BenchCase> fast_weight_bench();
+
+}  // namespace braid

@@ -1,0 +1,310 @@
+// What is checked by the tests and by `braid verify`, and what `braid bench kernels` times.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "kernels/fast_weight/fast_weight.h"
+#include "kernels/fast_weight/fast_weight_ref.h"
+
+namespace braid {
+namespace {
+
+using Decay = FastWeightDecay;
+using Write = FastWeightWrite;
+
+// Log-decays: -g log-uniform in (1e-4, 1), or every other one below -1, down to -90.
+enum class Forget { kMild, kStrong };
+
+struct Case {
+  std::vector<uint32_t> lengths;
+  size_t value_heads, key_heads, dk, dv;
+  Decay decay;
+  Write write;
+  Forget forget = Forget::kMild;
+  float beta_low = 0, beta_high = 1;
+  float key = 1;  // mean square length of a key
+};
+
+constexpr Decay kDecays[] = {Decay::kNone, Decay::kHead, Decay::kToken, Decay::kChannel};
+constexpr Write kWrites[] = {Write::kAdditive, Write::kDelta};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> c;
+    for (const Decay d : kDecays)
+      for (const Write w : kWrites) {
+        c.push_back({{65}, 2, 1, 24, 40, d, w});
+        c.push_back({{0, 1, 2, 63, 0, 17}, 4, 2, 20, 13, d, w});
+        c.push_back({{40, 9}, 2, 2, 60, 100, d, w, Forget::kStrong});
+        c.push_back({{33}, 3, 1, 7, 3, d, w, Forget::kMild, 1, 2});
+      }
+    for (const uint32_t T : {0, 1, 2, 63, 64, 65})
+      c.push_back({{T}, 2, 2, 32, 32, Decay::kToken, Write::kDelta, Forget::kMild, 1, 2});
+    c.push_back({{300}, 1, 1, 128, 128, Decay::kToken, Write::kDelta});
+    c.push_back({{150}, 1, 1, 100, 60, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2});
+    c.push_back({{50}, 2, 1, 96, 192, Decay::kToken, Write::kDelta, Forget::kMild, 1, 2});
+    c.push_back({{50}, 2, 1, 192, 96, Decay::kChannel, Write::kDelta});
+    c.push_back({{20}, 1, 1, 256, 512, Decay::kToken, Write::kDelta});
+    c.push_back({{20}, 1, 1, 512, 256, Decay::kChannel, Write::kDelta});
+    c.push_back({{20}, 1, 1, 1, 1, Decay::kChannel, Write::kDelta});
+    c.push_back({{65}, 2, 1, 32, 48, Decay::kToken, Write::kDelta, Forget::kMild, 0, 1, 2});  // long keys
+    c.push_back({{9}, 1, 1, 520, 4, Decay::kToken, Write::kDelta});                           // reference
+    return c;
+  }();
+  return all;
+}
+
+// Random inputs, q, k and v as views into one buffer, and what the reference makes of them in double.
+// Sequences 0, 2, .. have an initial state and a cotangent of the final one.
+struct Problem {
+  Case c;
+  std::vector<uint32_t> offsets{0};
+  size_t rows, kw, vw, gw, state, seqs;
+  std::vector<float> qkv, g, beta, s0, dout, ds_end;
+  std::vector<double> o, s_end, dq, dk, dv, dg, dbeta, ds0;
+
+  explicit Problem(const Case& of) : c(of), seqs(of.lengths.size()) {
+    for (const uint32_t n : c.lengths) offsets.push_back(offsets.back() + n);
+    rows = offsets.back(), kw = c.key_heads * c.dk, vw = c.value_heads * c.dv;
+    gw = c.decay == Decay::kNone ? 0 : c.decay == Decay::kChannel ? c.value_heads * c.dk : c.value_heads;
+    state = c.value_heads * c.dk * c.dv;
+    qkv = random_vector(rows * (2 * kw + vw), 1);
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < kw; ++j)
+        qkv[i * (2 * kw + vw) + kw + j] *= std::sqrt(c.key / static_cast<float>(c.dk));
+    Rng rng(2, "fast weight checks");
+    g.resize(gw * g_rows()), beta.resize(rows * c.value_heads);
+    for (float& x : g) {
+      x = -std::pow(10.0f, -4 * rng.uniform());
+      if (c.forget == Forget::kStrong && rng.below(2)) x = -std::pow(90.0f, rng.uniform());
+    }
+    for (float& x : beta) x = c.beta_low + (c.beta_high - c.beta_low) * rng.uniform();
+    s0 = random_vector(seqs * state, 3), dout = random_vector(rows * vw, 4);
+    ds_end = random_vector(seqs * state, 5);
+    o.resize(rows * vw), s_end.resize(seqs * state), dq.resize(rows * kw), dk.resize(rows * kw);
+    dv.resize(rows * vw), dg.resize(g.size()), dbeta.resize(beta.size()), ds0.resize(seqs * state);
+    const auto part = [&](size_t begin, size_t width) {
+      std::vector<double> x;
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = begin; j < begin + width; ++j) x.push_back(qkv[i * (2 * kw + vw) + j]);
+      return x;
+    };
+    const std::vector<double> qd = part(0, kw), kd = part(kw, kw), vd = part(2 * kw, vw), gd = to_double(g),
+                              bd = to_double(beta), sd = to_double(s0), dod = to_double(dout),
+                              dsd = to_double(ds_end);
+    const ref::FastWeightDims<double> d{c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale()};
+    std::vector<double> share(g.size());
+    for (size_t s = 0; s < seqs; ++s) {
+      const size_t at = offsets[s], n = c.lengths[s], g_at = c.decay == Decay::kHead ? 0 : at * gw;
+      const ref::FastWeightArgs<double> in{qd.data() + at * kw,
+                                           kd.data() + at * kw,
+                                           vd.data() + at * vw,
+                                           gd.data() + g_at,
+                                           bd.data() + at * c.value_heads,
+                                           s % 2 ? nullptr : sd.data() + s * state};
+      ref::fast_weight_fwd<double>(d, n, in, o.data() + at * vw, s_end.data() + s * state);
+      double* dgs = c.decay == Decay::kHead ? share.data() : dg.data() + g_at;
+      ref::fast_weight_bwd<double>(d, n, in, dod.data() + at * vw, s % 2 ? nullptr : dsd.data() + s * state,
+                                   {dq.data() + at * kw, dk.data() + at * kw, dv.data() + at * vw, dgs,
+                                    dbeta.data() + at * c.value_heads, ds0.data() + s * state});
+      for (size_t h = 0; c.decay == Decay::kHead && h < gw; ++h) dg[h] += share[h];
+    }
+  }
+
+  size_t g_rows() const { return c.decay == Decay::kHead ? 1 : rows; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(c.dk)); }
+  FastWeightShape shape() const {
+    return {c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale()};
+  }
+  Mat<const float> view(size_t begin, size_t width) const {
+    return {qkv.data() + begin, rows, width, 2 * kw + vw};
+  }
+  FastWeightIn in(std::span<const uint32_t> cuts, std::span<const float* const> states) const {
+    return {view(0, kw),
+            view(kw, kw),
+            view(2 * kw, vw),
+            {g.data(), g_rows(), gw},
+            {beta.data(), rows, c.value_heads},
+            cuts,
+            states};
+  }
+  std::string name() const {
+    constexpr const char* kNames[] = {"none", "head", "token", "channel"};
+    std::string lengths;
+    for (const uint32_t n : c.lengths) lengths += fmt::format("{}{}", lengths.empty() ? "" : ",", n);
+    return fmt::format("{} h{}/{} d{}/{} {} {}{} beta<{} ", lengths, c.value_heads, c.key_heads, c.dk, c.dv,
+                       kNames[static_cast<size_t>(c.decay)], c.write == Write::kDelta ? "delta" : "additive",
+                       c.forget == Forget::kStrong ? " strong" : "", c.beta_high);
+  }
+};
+
+// One pointer per sequence; with kOdd null for every second.
+enum class Odd { kNull, kGiven };
+template <class T, class V>
+std::vector<T*> pointers(V& x, size_t seqs, size_t state, Odd odd) {
+  std::vector<T*> p;
+  for (size_t s = 0; s < seqs; ++s) p.push_back(odd == Odd::kNull && s % 2 ? nullptr : x.data() + s * state);
+  return p;
+}
+
+void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
+  const auto empty = [](const std::vector<double>& like) { return std::vector<float>(like.size(), NAN); };
+  std::vector<float> o = empty(p.o), s_end = empty(p.s_end), dq = empty(p.dq), dk = empty(p.dk),
+                     dv = empty(p.dv), dg = empty(p.dg), dbeta = empty(p.dbeta), ds0 = empty(p.ds0);
+  const auto s0 = pointers<const float>(p.s0, p.seqs, p.state, Odd::kNull),
+             ds_end = pointers<const float>(p.ds_end, p.seqs, p.state, Odd::kNull);
+  const auto ends = pointers<float>(s_end, p.seqs, p.state, Odd::kGiven),
+             dstarts = pointers<float>(ds0, p.seqs, p.state, Odd::kGiven);
+  const FastWeightIn in = p.in(p.offsets, s0);
+  fast_weight_fwd(p.shape(), in, {o.data(), p.rows, p.vw}, ends);
+  std::vector<float> scratch(fast_weight_bwd_scratch(p.shape(), p.offsets), NAN);
+  fast_weight_bwd(p.shape(), in, {p.dout.data(), p.rows, p.vw}, ds_end,
+                  {{dq.data(), p.rows, p.kw},
+                   {dk.data(), p.rows, p.kw},
+                   {dv.data(), p.rows, p.vw},
+                   {dg.data(), p.g_rows(), p.gw},
+                   {dbeta.data(), p.rows, p.c.value_heads},
+                   dstarts},
+                  scratch);
+  const std::string name = p.name();
+  rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
+  rows.push_back({name + "S", compare<float, double>(s_end, p.s_end), kTolF32});
+  rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
+  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
+  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
+  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
+  if (p.c.write == Write::kDelta)
+    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
+  rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), kTolF32Grad});
+}
+
+// The sequence cut at every position into two pieces, and as single steps, in place on one state, equals the
+// whole.
+void check_cut(const Case& c, std::vector<CheckRow>& rows) {
+  const Problem p(c);
+  const auto run = [&](std::vector<uint32_t> cuts, std::vector<float>& all, std::vector<double>& want) {
+    std::vector<float> o(p.o.size(), NAN), S(p.s0);
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      float* const state = S.data();
+      const float* const start = state;
+      fast_weight_fwd(p.shape(), p.in({&cuts[i], 2}, {&start, 1}), {o.data(), p.rows, p.vw}, {&state, 1});
+    }
+    all.insert(all.end(), o.begin(), o.end()), all.insert(all.end(), S.begin(), S.end());
+    want.insert(want.end(), p.o.begin(), p.o.end()), want.insert(want.end(), p.s_end.begin(), p.s_end.end());
+  };
+  std::vector<float> all, steps;
+  std::vector<double> want, steps_want;
+  std::vector<uint32_t> every;
+  for (uint32_t cut = 0; cut <= p.rows; ++cut) {
+    run({0, cut, static_cast<uint32_t>(p.rows)}, all, want);
+    every.push_back(cut);
+  }
+  run(every, steps, steps_want);
+  rows.push_back({p.name() + "cut anywhere", compare<float, double>(all, want), kTolF32});
+  rows.push_back({p.name() + "single steps", compare<float, double>(steps, steps_want), kTolF32});
+}
+
+}  // namespace
+
+std::vector<CheckRow> fast_weight_check() {
+  std::vector<CheckRow> rows;
+  for (const Case& c : cases()) check_packed(Problem(c), rows);
+  for (const Decay d : kDecays)
+    for (const Write w : kWrites) check_cut({{37}, 2, 1, 12, 36, d, w}, rows);
+  check_cut({{20}, 1, 1, 64, 64, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2}, rows);
+  return rows;
+}
+
+namespace {
+
+struct BenchShape {
+  std::string name;
+  size_t seqs, length, heads, d;
+  Decay decay;
+};
+
+struct BenchData {
+  std::vector<float> qkv, g, beta, o, dout, dqkv, dg, dbeta, scratch;
+  std::vector<uint32_t> offsets;
+};
+
+void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
+  const size_t rows = b.seqs * b.length, w = b.heads * b.d;
+  const size_t gw = b.decay == Decay::kChannel ? w : b.heads;
+  auto data = std::make_shared<BenchData>();
+  data->qkv = random_vector(rows * 3 * w, 1, 1.0f / std::sqrt(static_cast<float>(b.d)));
+  data->g = random_vector(rows * gw, 2), data->beta.assign(rows * b.heads, 0.7f);
+  for (float& x : data->g) x = -0.1f * x * x;
+  data->dout = random_vector(rows * w, 3);
+  data->o.resize(rows * w), data->dqkv.resize(rows * 3 * w), data->dg.resize(rows * gw);
+  data->dbeta.resize(rows * b.heads);
+  for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
+  const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, Write::kDelta, 1.0f};
+  const auto view = [=](std::vector<float>& x, size_t i) {
+    return Mat<float>(x.data() + i * w, rows, w, 3 * w);
+  };
+  const auto in = [=] {
+    return FastWeightIn{view(data->qkv, 0),
+                        view(data->qkv, 1),
+                        view(data->qkv, 2),
+                        {data->g.data(), rows, gw},
+                        {data->beta.data(), rows, b.heads},
+                        data->offsets,
+                        {}};
+  };
+  const auto fwd = [=](Par par) { fast_weight_fwd(shape, in(), {data->o.data(), rows, w}, {}, par); };
+  const auto bwd = [=](Par par) {
+    data->scratch.resize(fast_weight_bwd_scratch(shape, data->offsets, par));
+    fast_weight_bwd(shape, in(), {data->dout.data(), rows, w}, {},
+                    {view(data->dqkv, 0),
+                     view(data->dqkv, 1),
+                     view(data->dqkv, 2),
+                     {data->dg.data(), rows, gw},
+                     {data->dbeta.data(), rows, b.heads},
+                     {}},
+                    data->scratch, par);
+  };
+  // Decay, two reads, one write: 7 per number of the state. Backward without recomputing: 17.
+  const double numbers = static_cast<double>(rows * w * b.d);
+  out.push_back({"fast_weight fwd " + b.name, 7 * numbers, 0, fwd});
+  out.push_back({"fast_weight bwd " + b.name, 17 * numbers, 0, bwd});
+}
+
+}  // namespace
+
+std::vector<BenchCase> fast_weight_bench() {
+  std::vector<BenchCase> out;
+  bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, out);
+  bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, out);
+  bench_shape({"T2048 h16 d128 channel delta", 1, 2048, 16, 128, Decay::kChannel}, out);
+  // One decode step of 16 heads in place.
+  struct Data {
+    std::vector<float> qkv, state, o;
+    float g[16], beta[16];
+    float* at;
+    const float* from;
+    uint32_t offsets[2] = {0, 1};
+  };
+  const size_t heads = 16, d = 128, w = heads * d;
+  auto data = std::make_shared<Data>();
+  data->qkv = random_vector(3 * w, 1, 0.09f), data->state = random_vector(w * d, 2), data->o.resize(w);
+  std::fill_n(data->g, heads, -0.1f), std::fill_n(data->beta, heads, 0.7f);
+  data->at = data->state.data(), data->from = data->at;
+  out.push_back({"fast_weight step h16 d128 token delta", 7.0 * w * d, 8.0 * w * d, [=](Par par) {
+                   const FastWeightShape shape{heads, heads, d, d, Decay::kToken, Write::kDelta, 1.0f};
+                   const float* x = data->qkv.data();
+                   fast_weight_fwd(shape,
+                                   {{x, 1, w},
+                                    {x + w, 1, w},
+                                    {x + 2 * w, 1, w},
+                                    {data->g, 1, heads},
+                                    {data->beta, 1, heads},
+                                    data->offsets,
+                                    {&data->from, 1}},
+                                   {data->o.data(), 1, w}, {&data->at, 1}, par);
+                 }});
+  return out;
+}
+
+}  // namespace braid

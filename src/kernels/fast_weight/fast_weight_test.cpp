@@ -1,0 +1,231 @@
+#include "kernels/fast_weight/fast_weight.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "kernels/common/op_test.h"
+#include "kernels/fast_weight/fast_weight_ref.h"
+
+namespace braid {
+namespace {
+
+using C = std::complex<double>;
+using Decay = FastWeightDecay;
+using Write = FastWeightWrite;
+constexpr Decay kDecays[] = {Decay::kNone, Decay::kHead, Decay::kToken, Decay::kChannel};
+constexpr Write kWrites[] = {Write::kAdditive, Write::kDelta};
+
+// A small problem for the reference with random cotangents of the outputs and of the final state.
+struct Small {
+  ref::FastWeightDims<C> d;
+  size_t n;
+  std::vector<C> q, k, v, g, beta, s0, dout, ds_end, o, s_end, dq, dk, dv, dg, dbeta, ds0;
+
+  Small(Decay decay, Write write, size_t tokens) : d{4, 2, 3, 2, decay, write, 0.7}, n(tokens) {
+    q = random_complex(n * 2 * 3, 1), k = random_complex(n * 2 * 3, 2, 0.6), v = random_complex(n * 4 * 2, 3);
+    g = random_complex(d.g_count(n), 4), beta = random_complex(n * 4, 5), s0 = random_complex(4 * 3 * 2, 6);
+    for (C& x : g) x = -std::abs(x.real());
+    for (C& x : beta) x = 1.0 + std::tanh(x.real());
+    dout = random_complex(n * 4 * 2, 7), ds_end = random_complex(s0.size(), 8);
+    o.resize(dout.size()), s_end.resize(s0.size()), dq.resize(q.size()), dk.resize(k.size());
+    dv.resize(v.size()), dg.resize(g.size()), dbeta.resize(beta.size()), ds0.resize(s0.size());
+  }
+  ref::FastWeightArgs<C> args() const {
+    return {q.data(), k.data(), v.data(), g.data(), beta.data(), s0.data()};
+  }
+  C loss() {
+    ref::fast_weight_fwd<C>(d, n, args(), o.data(), s_end.data());
+    return dot(o, dout) + dot(s_end, ds_end);
+  }
+  void backward() {
+    ref::fast_weight_bwd<C>(d, n, args(), dout.data(), ds_end.data(),
+                            {dq.data(), dk.data(), dv.data(), dg.data(), dbeta.data(), ds0.data()});
+  }
+};
+
+TEST(FastWeight, RefBackwardEqualsComplexStep) {
+  for (const Decay decay : kDecays)
+    for (const Write write : kWrites)
+      for (const size_t n : {0, 1, 5}) {
+        SCOPED_TRACE(testing::Message() << int(decay) << " " << int(write) << " T " << n);
+        Small p(decay, write, n);
+        p.backward();
+        const auto loss = [&] { return p.loss(); };
+        expect_gradient(p.q, p.dq, loss);
+        expect_gradient(p.k, p.dk, loss);
+        expect_gradient(p.v, p.dv, loss);
+        expect_gradient(p.g, p.dg, loss);
+        if (write == Write::kDelta) expect_gradient(p.beta, p.dbeta, loss);
+        expect_gradient(p.s0, p.ds0, loss);
+      }
+}
+
+TEST(FastWeight, EveryImplementationEqualsTheReference) {
+  expect_all_impls(fast_weight_impls(), fast_weight_check);
+}
+
+// A ragged batch with one state per sequence.
+struct Batch {
+  FastWeightShape shape;
+  std::vector<uint32_t> offsets{0, 70, 70, 71, 100, 160};
+  size_t rows = 160, kw = 2 * 20, vw = 4 * 72, gw, state = 4 * 20 * 72;
+  std::vector<float> q = random_vector(rows * kw, 1), k = random_vector(rows * kw, 2, 0.2f),
+                     v = random_vector(rows * vw, 3), dout = random_vector(rows * vw, 4), g, beta;
+  std::vector<float> s0 = random_vector(5 * state, 5), ds_end = random_vector(5 * state, 6);
+
+  Batch(Decay decay, Write write)
+      : shape{4, 2, 20, 72, decay, write, 0.2f}, gw(decay == Decay::kChannel ? 80 : 4) {
+    g = random_vector(rows * gw, 7), beta = random_vector(rows * 4, 8);
+    for (float& x : g) x = -0.1f * x * x;
+    for (float& x : beta) x = 1 + std::tanh(x);
+  }
+  template <class T>
+  std::vector<T*> states(T* x) const {
+    return {x, x + state, x + 2 * state, x + 3 * state, x + 4 * state};
+  }
+  // Outputs, final states and gradients behind each other.
+  std::vector<float> run(Par par) const {
+    std::vector<float> out(rows * (2 * vw + 2 * kw + gw + 4) + 5 * state, NAN), ds = ds_end;
+    float *o = out.data(), *dq = o + rows * vw, *dk = dq + rows * kw, *dv = dk + rows * kw,
+          *dg = dv + rows * vw, *dbeta = dg + rows * gw, *s_end = dbeta + rows * 4;
+    const auto starts = states(s0.data());
+    const auto ends = states(s_end), dstarts = states(ds.data());
+    const auto dends = states<const float>(ds.data());
+    const size_t g_rows = shape.decay == Decay::kHead ? 1 : rows;
+    const FastWeightIn in{{q.data(), rows, kw},
+                          {k.data(), rows, kw},
+                          {v.data(), rows, vw},
+                          {g.data(), g_rows, gw},
+                          {beta.data(), rows, 4},
+                          offsets,
+                          starts};
+    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par);
+    std::vector<float> scratch(fast_weight_bwd_scratch(shape, offsets, par), NAN);
+    fast_weight_bwd(
+        shape, in, {dout.data(), rows, vw}, dends,
+        {{dq, rows, kw}, {dk, rows, kw}, {dv, rows, vw}, {dg, g_rows, gw}, {dbeta, rows, 4}, dstarts},
+        scratch, par);
+    std::erase_if(out, [](float x) { return std::isnan(x); });  // what this decay and write do not have
+    out.insert(out.end(), ds.begin(), ds.end());
+    return out;
+  }
+};
+
+TEST(FastWeight, ThreadsDoNotChangeABit) {
+  ThreadPool pool(3);
+  for (const Decay decay : kDecays)
+    for (const Write write : kWrites) {
+      const Batch b(decay, write);
+      const std::vector<float> alone = b.run({});
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+    }
+}
+
+// In-place steps of many sequences equal the sequences alone, bit by bit.
+TEST(FastWeight, StepsOfABatchEqualTheirParts) {
+  const Batch b(Decay::kToken, Write::kDelta);
+  const std::vector<uint32_t> offsets{0, 1, 2, 3, 4, 5};
+  std::vector<float> together = b.s0, apart = b.s0, o(5 * b.vw, NAN), o_apart(5 * b.vw, NAN);
+  const auto run = [&](std::vector<float>& S, std::vector<float>& out, size_t first, size_t count, Par par) {
+    const auto from = b.states<const float>(S.data());
+    const auto to = b.states(S.data());
+    fast_weight_fwd(b.shape,
+                    {{b.q.data(), b.rows, b.kw},
+                     {b.k.data(), b.rows, b.kw},
+                     {b.v.data(), b.rows, b.vw},
+                     {b.g.data(), b.rows, b.gw},
+                     {b.beta.data(), b.rows, 4},
+                     std::span(offsets).subspan(first, count + 1),
+                     std::span(from).subspan(first, count)},
+                    {out.data(), 5, b.vw}, std::span(to).subspan(first, count), par);
+  };
+  ThreadPool pool(2);
+  run(together, o, 0, 5, Par(pool));
+  for (size_t s = 0; s < 5; ++s) run(apart, o_apart, s, 1, {});
+  EXPECT_EQ(o, o_apart);
+  EXPECT_EQ(together, apart);
+}
+
+// NaN in an input must come out, so that divergence shows, and stay in its head.
+TEST(FastWeight, NanComesThrough) {
+  Batch b(Decay::kToken, Write::kDelta);
+  b.k[0] = NAN;
+  std::vector<float> o(b.rows * b.vw, 0.0f);
+  fast_weight_fwd(b.shape,
+                  {{b.q.data(), b.rows, b.kw},
+                   {b.k.data(), b.rows, b.kw},
+                   {b.v.data(), b.rows, b.vw},
+                   {b.g.data(), b.rows, b.gw},
+                   {b.beta.data(), b.rows, 4},
+                   b.offsets,
+                   {}},
+                  {o.data(), b.rows, b.vw});
+  EXPECT_TRUE(std::isnan(o[69 * b.vw]));
+  EXPECT_FALSE(std::isnan(o[69 * b.vw + 2 * 72]));  // the other key head
+  EXPECT_FALSE(std::isnan(o[70 * b.vw]));           // the next sequence
+}
+
+// Mutants of the reference that the comparisons must reject.
+std::vector<double> real(const std::vector<C>& x) {
+  std::vector<double> y;
+  for (const C& c : x) y.push_back(c.real());
+  return y;
+}
+
+bool passes(const std::vector<C>& mutant, const std::vector<C>& want, Tol tol) {
+  return within(compare<double, double>(real(mutant), real(want)), tol);
+}
+
+TEST(FastWeightMutant, DroppedDecayOnTheCarryFails) {
+  for (const Decay decay : {Decay::kHead, Decay::kToken, Decay::kChannel}) {
+    // The token that receives the carried state forgets its decay, as at a chunk's border.
+    Small p(decay, Write::kDelta, 6);
+    p.loss();
+    const std::vector<C> want = p.o, end = p.s_end;
+    p.loss();
+    EXPECT_TRUE(passes(p.o, want, kTolF32));
+    for (size_t i = 0; i < p.g.size(); ++i)
+      if (decay == Decay::kHead || i / (p.g.size() / 6) == 3) p.g[i] = 0;
+    p.loss();
+    EXPECT_FALSE(passes(p.o, want, kTolF32));
+    EXPECT_FALSE(passes(p.s_end, end, kTolF32));
+  }
+}
+
+TEST(FastWeightMutant, ReversedCotangentFails) {
+  Small p(Decay::kToken, Write::kDelta, 6);
+  p.backward();
+  const std::vector<C> dq = p.dq, dk = p.dk, dv = p.dv, dg = p.dg;
+  const size_t width = p.dout.size() / p.n;
+  for (size_t t = 0; t < p.n / 2; ++t)
+    std::swap_ranges(&p.dout[t * width], &p.dout[(t + 1) * width], &p.dout[(p.n - 1 - t) * width]);
+  p.backward();
+  EXPECT_FALSE(passes(p.dq, dq, kTolF32Grad));
+  EXPECT_FALSE(passes(p.dk, dk, kTolF32Grad));
+  EXPECT_FALSE(passes(p.dv, dv, kTolF32Grad));
+  EXPECT_FALSE(passes(p.dg, dg, kTolF32Grad));
+}
+
+TEST(FastWeightMutant, WrongKeyHeadFails) {
+  for (const Write write : kWrites) {
+    Small p(Decay::kToken, write, 6);
+    p.loss();
+    const std::vector<C> want = p.o;
+    for (size_t t = 0; t < p.n; ++t) std::swap_ranges(&p.k[t * 6], &p.k[t * 6 + 3], &p.k[t * 6 + 3]);
+    p.loss();
+    EXPECT_FALSE(passes(p.o, want, kTolF32));
+  }
+}
+
+TEST(FastWeightMutant, MissingBetaInTheGradientFails) {
+  Small p(Decay::kToken, Write::kDelta, 6);
+  p.backward();
+  std::vector<C> dv = p.dv;
+  for (size_t i = 0; i < dv.size(); ++i) dv[i] /= p.beta[i / p.d.dv];
+  EXPECT_FALSE(passes(dv, p.dv, kTolF32Grad));
+}
+
+}  // namespace
+}  // namespace braid
