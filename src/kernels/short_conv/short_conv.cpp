@@ -183,7 +183,7 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
   HWY_ALIGN float w[W][kBlock], dw[W][kBlock] = {}, part[W][kBlock] = {}, before[kBefore][kBlock],
                                 dz[kBefore][kBlock], more[kBefore][kBlock], dbefore[kBefore][kBlock];
   columns_in<W>(in.w + begin * W, n, w);
-  // Sums in two levels: rounding then grows with the square root of N / kPartRows at most, not of N.
+  // Sums in two levels, so that long batches do not add small products to a large sum.
   size_t summed = 0;
   const auto add_part = [&] {
     for (size_t k = 0; k < W; ++k)
