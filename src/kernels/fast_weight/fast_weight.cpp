@@ -30,7 +30,8 @@ constexpr size_t kWideRows = 160, kPanelFloats = 16 * 1024;
 constexpr size_t panel_columns(const FastWeightShape& s) {
   return std::min(kFastWeightBlock, (s.dv + 15) / 16 * 16);
 }
-// Tokens whose states backward keeps at once: 512 KB of them, well inside L2.
+// Tokens whose states backward keeps at once: at most 512 KB of them, 128 KB with AVX2, whose panels are
+// narrower: inside L2.
 constexpr size_t bwd_chunk(const FastWeightShape& s) {
   return std::clamp<size_t>(128 * 1024 / (s.dk * panel_columns(s)), 8, 128);
 }
@@ -61,7 +62,7 @@ namespace {
 
 constexpr size_t kLanes = HWY_LANES(float);
 // Most vectors of columns in a panel. Backward has more sums than 16 registers hold: there four vectors took
-// a third more time than two.
+// 10 to 60 % more time than two with AVX2.
 constexpr size_t kWideFwd = 4, kWideBwd = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 static_assert(kWideRows * kWideFwd * kLanes <= kPanelFloats &&
               kFastWeightMaxDim * 2 * kLanes <= kPanelFloats);
