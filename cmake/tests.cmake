@@ -1,5 +1,5 @@
 # `fast`: everything `make test` runs. `threads`: what ThreadSanitizer should see. The kernels' tests force every instruction
-# set the machine has by themselves; test_levels runs the rest of the fast tests on the lowest, too.
+# set the machine has by themselves; the *_base_isa entries run those rooms once more on the lowest.
 get_property(all_targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 foreach(t ${all_targets})
   if(t MATCHES "^test_")
