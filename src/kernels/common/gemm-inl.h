@@ -2,7 +2,8 @@
 // like simd-inl.h.
 //   gemm_nn(m, n, k, a, lda, b, ldb, c, ldc, Into::kOverwrite, alpha)    C  = alpha A B     A: [m, k]
 //   gemm_tn(m, n, k, a, lda, b, ldb, c, ldc, Into::kAdd, alpha)          C += alpha A^T B   A: [k, m]
-//   gemm_tn_keep(m, n, k, a, lda, b, ldb, keep, from, c, ldc)            C = keep from + A^T B, a factor per row
+//   gemm_tn_keep(m, n, k, a, lda, b, ldb, keep, from, c, ldc)            C = keep from + A^T B, a factor per
+//   row
 // B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
 // written. For A B^T call transpose() on B first.
 //
@@ -79,8 +80,9 @@ enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `wid
 // `groups` tiles of kRows rows below each other. With one vector of columns the second half of the
 // accumulators takes every other k, so that there are enough of them.
 template <size_t kRows, bool kTransA, GemmCols kCols>
-HWY_NOINLINE void gemm_strip(const GemmArgs& g, size_t row, size_t groups, size_t col, size_t width) {
+HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
+  const GemmArgs g = args;  // a copy stays in registers, whatever is stored
   const size_t lanes = hn::Lanes(d), lda = g.lda, ldb = g.ldb;
   constexpr bool kTwo = kCols == GemmCols::kTwoVectors;
   const auto load = [&](const float* p) {

@@ -142,13 +142,95 @@ HWY_INLINE float dot_rows(const float* x, const float* y, size_t n) {
   return sum_lanes(n, [&](auto d, size_t i) { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
 }
 
-// One value head of one sequence, columns [begin, end) of its values.
+// Products with a lower triangular A: [c, c], in blocks of rows that leave most of the zeros out. What stands
+// above a block's diagonal must be zero, what stands right of the block is not read.
+constexpr size_t kTriangle = 16;
+
+// C (+)= A B
+HWY_INLINE void gemm_lower(size_t c, size_t n, const float* a, size_t lda, const float* b, size_t ldb,
+                           float* to, size_t ldc, Into into) {
+  for (size_t i = 0; i < c; i += kTriangle) {
+    const size_t rows = std::min(kTriangle, c - i);
+    gemm_nn(rows, n, i + rows, a + i * lda, lda, b, ldb, to + i * ldc, ldc, into);
+  }
+}
+// C (+)= A^T B
+HWY_INLINE void gemm_lower_t(size_t c, size_t n, const float* a, size_t lda, const float* b, size_t ldb,
+                             float* to, size_t ldc, Into into) {
+  for (size_t i = 0; i < c; i += kTriangle)
+    gemm_tn(std::min(kTriangle, c - i), n, c - i, a + i * lda + i, lda, b + i * ldb, ldb, to + i * ldc, ldc,
+            into);
+}
+// The lower triangle of A B, A: [c, k], B: [k, c]; some of what is above comes along.
+HWY_INLINE void gemm_to_lower(size_t c, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+                              float* to, size_t ldc) {
+  for (size_t i = 0; i < c; i += kTriangle) {
+    const size_t rows = std::min(kTriangle, c - i);
+    gemm_nn(rows, whole_vectors(i + rows), k, a + i * lda, lda, b, ldb, to + i * ldc, ldc, Into::kOverwrite);
+  }
+}
+// The columns that the three above may touch in row i.
+constexpr size_t triangle_columns(size_t i, size_t c) {
+  return whole_vectors(std::min(c, (i / kTriangle + 1) * kTriangle));
+}
+
+// One value head of one sequence, columns [begin, end) of its values. Null stands for a state of zeros.
 struct ChunkTask {
   const Head& h;
   const ChunkBuffers& b;
   size_t begin, end;
   bool delta = h.s.write == FastWeightWrite::kDelta, channel = h.s.decay == Decay::kChannel;
   size_t dk = h.s.dk, kp = b.kp, cp = b.cp, cols = end - begin, W = pad16(cols), ld = state_stride(W);
+
+  // Rows of one head lie far apart, so no hardware prefetcher follows them, and reading them took a fifth of
+  // the time. Products are cut into panels of columns, each with its share of the rows that come next.
+  struct Ahead {
+    struct Part {
+      const void* data = nullptr;
+      size_t stride = 0, bytes = 0;  // between rows; of a row
+    };
+    Part parts[6] = {};
+    size_t count = 0, rows = 0;
+    template <class T>
+    void add(Mat<T> m, size_t row, size_t col, size_t width) {
+      if (m.data) parts[count++] = {m.row(row) + col, m.stride * sizeof(T), width * sizeof(T)};
+    }
+    // The i-th of n shares.
+    void touch(size_t i, size_t n) const {
+      for (size_t at = i * rows * count / n; at < (i + 1) * rows * count / n; ++at) {
+        const Part& p = parts[at / rows];
+        const char* row = static_cast<const char*>(p.data) + at % rows * p.stride;
+        for (size_t x = 0; x < p.bytes; x += 64) hwy::Prefetch(row + x);
+      }
+    }
+  };
+  Ahead inputs_ahead(size_t t, size_t end) const {
+    Ahead a;
+    if (t >= end) return a;
+    const size_t row = h.row0 + t, key = h.key_head * dk, value = h.head * h.s.dv + begin;
+    a.rows = end - t;
+    a.add(h.in.q, row, key, dk), a.add(h.in.k, row, key, dk), a.add(h.in.v, row, value, cols);
+    a.add(h.in.q_bf16, row, key, dk), a.add(h.in.k_bf16, row, key, dk);
+    a.add(h.in.v_bf16, row, value, cols);
+    return a;
+  }
+  Ahead results_ahead(size_t t, size_t c, const FastWeightGrad& grad) const {
+    Ahead a;
+    a.rows = c;
+    a.add(grad.dq, h.row0 + t, h.key_head * dk, dk), a.add(grad.dk, h.row0 + t, h.key_head * dk, dk);
+    return a;
+  }
+  // C = A B in panels of columns.
+  static void gemm_nn_ahead(const Ahead& ahead, size_t m, size_t n, size_t k, const float* a, size_t lda,
+                            const float* b, size_t ldb, float* c, size_t ldc) {
+    constexpr size_t kPanel = kGemmVecs * kLanes;
+    const size_t panels = (n + kPanel - 1) / kPanel;
+    for (size_t i = 0; i < panels; ++i) {
+      ahead.touch(i, panels);
+      const size_t col = i * kPanel;
+      gemm_nn(m, std::min(kPanel, n - col), k, a, lda, b + col, ldb, c + col, ldc, Into::kOverwrite);
+    }
+  }
 
   // Everything of tokens t .. t + c - 1 that does not depend on the state or the values.
   void prepare(size_t t, size_t c) const {
@@ -195,12 +277,14 @@ struct ChunkTask {
     if (c < n)
       for (size_t i = 0; i < dk; ++i) std::fill(b.kt + i * cp + c, b.kt + i * cp + n, 0.0f);
     transpose(c, dk, k, kp, b.kt, cp);
-    gemm_nn(delta ? 2 * c : c, n, dk, b.raw, kp, b.kt, cp, b.pair, cp, Into::kOverwrite);
+    gemm_to_lower(c, dk, b.raw, kp, b.kt, cp, b.pair, cp);
+    if (delta) gemm_to_lower(c, dk, k, kp, b.kt, cp, b.pair + c * cp, cp);
     for (size_t i = 0; i < c; ++i) {
-      mul_rows(b.pair + i * cp, b.ratio + i * cp, n, b.pair + i * cp);
+      const size_t filled = triangle_columns(i, c);
+      mul_rows(b.pair + i * cp, b.ratio + i * cp, filled, b.pair + i * cp);
       if (!delta) continue;
       float* L = b.pair + (c + i) * cp;
-      mul_rows(L, b.ratio + i * cp, n, L);
+      mul_rows(L, b.ratio + i * cp, filled, L);
       L[i] = 0;
     }
   }
@@ -275,7 +359,8 @@ struct ChunkTask {
 
   // The values of the prepared tokens to r; U to u; with `read` O to y; the state from -> to, which may be
   // the same, or null if nobody needs it.
-  void advance(size_t t, size_t c, const float* from, float* to, float* r, float* u, bool read) const {
+  void advance(size_t t, size_t c, const float* from, float* to, float* r, float* u, bool read,
+               const Ahead& ahead) const {
     const Full d;
     const FastWeightIn& in = h.in;
     for (size_t i = 0; i < c; ++i) {
@@ -283,28 +368,34 @@ struct ChunkTask {
       load_row(row_at(in.v, row, col), row_at(in.v_bf16, row, col), cols, W, 1.0f, r + i * W);
     }
     const size_t first = read ? 0 : c, last = delta ? 2 * c : c;
-    if (first < last)
-      gemm_nn(last - first, W, dk, b.gated + first * kp, kp, from, ld, b.y + first * W, W, Into::kOverwrite);
+    if (from && first < last)
+      gemm_nn_ahead(ahead, last - first, W, dk, b.gated + first * kp, kp, from, ld, b.y + first * W, W);
     if (delta) {
-      for (size_t x = 0; x < c * W; x += kLanes)
-        hn::StoreU(hn::Sub(hn::LoadU(d, r + x), hn::LoadU(d, b.y + c * W + x)), d, r + x);
-      gemm_nn(c, W, c, b.inverse_beta, cp, r, W, u, W, Into::kOverwrite);
+      if (from)
+        for (size_t x = 0; x < c * W; x += kLanes)
+          hn::StoreU(hn::Sub(hn::LoadU(d, r + x), hn::LoadU(d, b.y + c * W + x)), d, r + x);
+      gemm_lower(c, W, b.inverse_beta, cp, r, W, u, W, Into::kOverwrite);
     } else {
       std::copy_n(r, c * W, u);
     }
-    if (read) gemm_nn(c, W, c, b.pair, cp, u, W, b.y, W, Into::kAdd);
-    if (to) gemm_tn_keep(dk, W, c, b.kd, kp, u, W, b.keep, from, to, ld);
+    if (read) gemm_lower(c, W, b.pair, cp, u, W, b.y, W, from ? Into::kAdd : Into::kOverwrite);
+    if (to && from)
+      gemm_tn_keep(dk, W, c, b.kd, kp, u, W, b.keep, from, to, ld);
+    else if (to)
+      gemm_tn(dk, W, c, b.kd, kp, u, W, to, ld, Into::kOverwrite);
   }
 
-  void load_state(const float* state, float* to) const {
-    for (size_t i = 0; i < dk; ++i)
-      if (state)
-        load_row(state + i * h.s.dv + begin, nullptr, cols, W, 1.0f, to + i * ld);
-      else
-        std::fill_n(to + i * ld, W, 0.0f);
+  const float* load_state(const float* state, float* to) const {
+    if (!state) return nullptr;
+    for (size_t i = 0; i < dk; ++i) load_row(state + i * h.s.dv + begin, nullptr, cols, W, 1.0f, to + i * ld);
+    return to;
   }
   void store_state(const float* from, float* state) const {
-    for (size_t i = 0; i < dk; ++i) std::copy_n(from + i * ld, cols, state + i * h.s.dv + begin);
+    for (size_t i = 0; i < dk; ++i)
+      if (from)
+        std::copy_n(from + i * ld, cols, state + i * h.s.dv + begin);
+      else
+        std::fill_n(state + i * h.s.dv + begin, cols, 0.0f);
   }
   // State number i of those that were emitted.
   template <class T>
@@ -313,33 +404,39 @@ struct ChunkTask {
   }
 
   void forward(const float* s0, float* s_end, const FastWeightMarks& marks, Mat<float> o) const {
-    load_state(s0, b.S);
+    const float* S = load_state(s0, b.S);
     for (size_t t = 0, next; t < h.tokens; t = next) {
       const size_t limit = marks.every ? (t / marks.every + 1) * marks.every : h.tokens;
       next = std::min({h.tokens, limit, t + b.C});
       prepare(t, next - t);
-      advance(t, next - t, b.S, next < h.tokens || s_end || next == limit ? b.S : nullptr, b.r, b.u, true);
+      Ahead ahead = inputs_ahead(next, std::min(h.tokens, next + next - t));
+      ahead.add(o, h.row0 + t, h.head * h.s.dv + begin, cols);
+      const bool wanted = next < h.tokens || s_end || (marks.to && next == limit);
+      advance(t, next - t, S, wanted ? b.S : nullptr, b.r, b.u, true, ahead);
+      S = b.S;
       for (size_t i = t; i < next; ++i)
         std::copy_n(b.y + (i - t) * W, cols, o.row(h.row0 + i) + h.head * h.s.dv + begin);
-      if (marks.to && next == limit) store_state(b.S, mark(marks.to, next / marks.every - 1));
+      if (marks.to && next == limit) store_state(S, mark(marks.to, next / marks.every - 1));
     }
-    if (s_end) store_state(b.S, s_end);
+    if (s_end) store_state(S, s_end);
   }
 
-  // Backward of one chunk with start state S: from dS, the gradient of its end state, to that of S.
+  // Backward of one chunk with start state S: from dS, the gradient of its end state, to that of S in b.dS if
+  // it is wanted.
   //   dU = P^T dO + Kd dS      Z = (I + beta L)^-T dU      dR = beta Z = dV
   //   dQg = dO S^T      dKg = -dR S^T      dKd = U dS^T      dS <- A_C dS + Qg^T dO - Kg^T dR
   //   dP = dO U^T       dL = -dR U^T       dbeta_i = Z_i . R_i - sum_j L_ij Z_i . U_j
-  void backward(size_t t, size_t c, const float* S, const float* R, const float* U, Mat<const float> dout,
-                const FastWeightGrad& grad, Into keys, Into head, double& dg_all) const {
+  void backward(size_t t, size_t c, const float* S, const float* dS, bool wanted, const float* R,
+                const float* U, Mat<const float> dout, const FastWeightGrad& grad, Into keys, Into head,
+                double& dg_all, const Ahead& ahead) const {
     const size_t m = delta ? 2 * c : c, mp = whole_vectors(m), n = whole_vectors(c), tp = 2 * cp;
     for (size_t i = 0; i < c; ++i)
       load_row(dout.row(h.row0 + t + i) + h.head * h.s.dv + begin, nullptr, cols, W, 1.0f, b.up + i * W);
-    gemm_tn(c, W, c, b.pair, cp, b.up, W, b.du, W, Into::kOverwrite);
-    gemm_nn(c, W, dk, b.kd, kp, b.dS, ld, b.du, W, Into::kAdd);
+    gemm_lower_t(c, W, b.pair, cp, b.up, W, b.du, W, Into::kOverwrite);
+    if (dS) gemm_nn(c, W, dk, b.kd, kp, dS, ld, b.du, W, Into::kAdd);
     const float* Z = b.du;
     if (delta) {
-      gemm_tn(c, W, c, b.inverse, cp, b.du, W, b.z, W, Into::kOverwrite);
+      gemm_lower_t(c, W, b.inverse, cp, b.du, W, b.z, W, Into::kOverwrite);
       Z = b.z;
       for (size_t i = 0; i < c; ++i) scale_row(Z + i * W, -b.beta[i], W, b.up + (c + i) * W);
     }
@@ -350,21 +447,29 @@ struct ChunkTask {
       });
     }
     // The states stand on the left, so that they need no transpose.
-    transpose(m, W, b.up, W, b.up_t, tp);
-    gemm_nn(dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp, Into::kOverwrite);
-    transpose(dk, m, b.product_t, tp, b.d_gated, kp);
+    if (S) {
+      transpose(m, W, b.up, W, b.up_t, tp);
+      gemm_nn_ahead(results_ahead(t, c, grad), dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp);
+      transpose(dk, m, b.product_t, tp, b.d_gated, kp);
+    } else {
+      std::fill_n(b.d_gated, m * kp, 0.0f);
+    }
     transpose(c, W, U, W, b.u_t, cp);
-    gemm_nn(dk, n, W, b.dS, ld, b.u_t, cp, b.product_t, tp, Into::kOverwrite);
-    transpose(dk, c, b.product_t, tp, b.d_kd, kp);
-    gemm_nn(c, n, W, b.up, W, b.u_t, cp, b.d_pair, cp, Into::kOverwrite);
+    if (dS) {
+      gemm_nn_ahead(ahead, dk, n, W, dS, ld, b.u_t, cp, b.product_t, tp);
+      transpose(dk, c, b.product_t, tp, b.d_kd, kp);
+    } else {
+      std::fill_n(b.d_kd, c * kp, 0.0f);
+    }
+    gemm_to_lower(c, W, b.up, W, b.u_t, cp, b.d_pair, cp);
     if (delta) {
-      gemm_nn(c, n, W, Z, W, b.u_t, cp, b.d_pair + c * cp, cp, Into::kOverwrite);
+      gemm_to_lower(c, W, Z, W, b.u_t, cp, b.d_pair + c * cp, cp);
       for (size_t i = 0; i < c; ++i) {
         float* dL = b.d_pair + (c + i) * cp;
         const float* L = b.pair + (c + i) * cp;
         float dbeta = dot_rows(Z + i * W, R + i * W, W);
         for (size_t j = 0; j < i; ++j) dbeta -= L[j] * dL[j], dL[j] *= -b.beta[i];
-        std::fill(dL + i, dL + n, 0.0f);
+        std::fill(dL + i, dL + triangle_columns(i, c), 0.0f);
         put(dbeta, grad.dbeta.row(h.row0 + t + i) + h.head, head);
       }
     }
@@ -372,8 +477,12 @@ struct ChunkTask {
     const bool decays = h.s.decay != Decay::kNone;
     float* const dg_end = b.d_g + b.C * kp;
     if (decays)
-      for (size_t i = 0; i < dk; ++i) dg_end[i] = b.keep[i] * dot_rows(S + i * ld, b.dS + i * ld, W);
-    gemm_tn_keep(dk, W, m, b.gated, kp, b.up, W, b.keep, nullptr, b.dS, ld);
+      for (size_t i = 0; i < dk; ++i)
+        dg_end[i] = S && dS ? b.keep[i] * dot_rows(S + i * ld, dS + i * ld, W) : 0.0f;
+    if (wanted && dS)
+      gemm_tn_keep(dk, W, m, b.gated, kp, b.up, W, b.keep, nullptr, b.dS, ld);
+    else if (wanted)
+      gemm_tn(dk, W, m, b.gated, kp, b.up, W, b.dS, ld, Into::kOverwrite);
     pairs_backward(c);
     // q_i meets A_i, and so does k_i in one sum; in others k_j meets 1 / A_j. The pair (i, i) of P has no
     // decay.
@@ -406,7 +515,7 @@ struct ChunkTask {
     const float* k = b.raw + c * kp;
     float* const dg_end = b.d_g + b.C * kp;
     const bool decays = h.s.decay != Decay::kNone;
-    const size_t n = whole_vectors(c), m = delta ? 2 * c : c, dkp = whole_vectors(dk);
+    const size_t dkp = whole_vectors(dk);
     if (!channel) {
       const float* to_end = b.ratio + (c - 1) * cp;
       for (size_t i = 0; i < c; ++i) {
@@ -424,13 +533,17 @@ struct ChunkTask {
       HWY_ALIGN float diagonal[kFastWeightMaxChunk];
       for (size_t i = 0; i < c; ++i) {
         float* dP = b.d_pair + i * cp;
+        const size_t filled = triangle_columns(i, c);
         diagonal[i] = dP[i];
-        mul_rows(dP, b.ratio + i * cp, n, dP);
+        mul_rows(dP, b.ratio + i * cp, filled, dP);
         dP[i] = 0;
-        if (delta) mul_rows(dP + c * cp, b.ratio + i * cp, n, dP + c * cp);
+        if (delta) mul_rows(dP + c * cp, b.ratio + i * cp, filled, dP + c * cp);
       }
-      gemm_nn(m, dkp, c, b.d_pair, cp, k, kp, b.d_gated, kp, Into::kAdd);
-      gemm_tn(c, dkp, m, b.d_pair, cp, b.raw, kp, b.d_col, kp, Into::kAdd);
+      for (size_t part = 0; part < (delta ? 2 : 1); ++part) {
+        const size_t row = part * c;
+        gemm_lower(c, dkp, b.d_pair + row * cp, cp, k, kp, b.d_gated + row * kp, kp, Into::kAdd);
+        gemm_lower_t(c, dkp, b.d_pair + row * cp, cp, b.raw + row * kp, kp, b.d_col, kp, Into::kAdd);
+      }
       for (size_t i = 0; i < c; ++i) b.d_pair[i * cp + i] = diagonal[i];
       return;
     }
@@ -504,45 +617,49 @@ struct ChunkTask {
                 double& dg_all) const {
     const size_t T = h.tokens, E = segment_tokens(h.s, marks.every), segments = (T + E - 1) / E;
     const auto chunk_end = [&](size_t t, size_t end) { return std::min(end, t + b.C); };
-    if (!marks.states && segments) {
-      load_state(s0, b.starts);
+    const float* S0 = marks.states ? nullptr : load_state(s0, b.starts);
+    if (!marks.states)
       for (size_t s = 0; s + 1 < segments; ++s) {
-        const float* from = b.starts + s * b.state;
+        const float* from = s ? b.starts + s * b.state : S0;
         float* const to = b.starts + (s + 1) * b.state;
         for (size_t t = s * E, next; t < (s + 1) * E; t = next, from = to) {
           next = chunk_end(t, (s + 1) * E);
           prepare(t, next - t);
-          advance(t, next - t, from, to, b.r, b.u, false);
+          advance(t, next - t, from, to, b.r, b.u, false, inputs_ahead(next, std::min(T, next + b.C)));
         }
       }
-    }
-    load_state(ds_end, b.dS);
+    const float* dS = load_state(ds_end, b.dS);
     for (size_t s = segments; s-- > 0;) {
       const size_t first = s * E, end = std::min(T, first + E);
       if (marks.dstates && end == first + E) {
-        load_state(mark(marks.dstates, s), b.states);
-        for (size_t i = 0; i < dk; ++i) mul_add_row(1.0f, b.states + i * ld, W, b.dS + i * ld);
+        const float* more = load_state(mark(marks.dstates, s), dS ? b.states : b.dS);
+        for (size_t i = 0; dS && i < dk; ++i) mul_add_row(1.0f, more + i * ld, W, b.dS + i * ld);
+        dS = b.dS;
       }
-      if (marks.states)
-        load_state(s ? mark(marks.states, s - 1) : s0, b.states);
-      else
-        std::copy_n(b.starts + s * b.state, b.state, b.states);
+      const float* start = s ? b.starts + s * b.state : S0;
+      if (marks.states) start = load_state(s ? mark(marks.states, s - 1) : s0, b.S);
       const size_t chunks = (end - first + b.C - 1) / b.C;
+      const auto S = [&](size_t c) { return c ? b.states + c * b.state : start; };
       const auto R = [&](size_t c) { return b.rs + c * b.C * W; };
       const auto U = [&](size_t c) { return b.us + c * b.C * W; };
       for (size_t c = 0; c < chunks; ++c) {
         const size_t t = first + c * b.C, next = chunk_end(t, end);
         prepare(t, next - t);
-        const float* S = b.states + c * b.state;
-        advance(t, next - t, S, c + 1 < chunks ? b.states + (c + 1) * b.state : nullptr, R(c), U(c), false);
+        advance(t, next - t, S(c), c + 1 < chunks ? b.states + (c + 1) * b.state : nullptr, R(c), U(c), false,
+                inputs_ahead(next, chunk_end(next, end)));
       }
       for (size_t c = chunks; c-- > 0;) {
         const size_t t = first + c * b.C, next = chunk_end(t, end);
         if (c + 1 < chunks) prepare(t, next - t);  // the last one is
-        backward(t, next - t, b.states + c * b.state, R(c), U(c), dout, grad, keys, head, dg_all);
+        // The inputs of the chunk before, and its cotangent.
+        const size_t before = t >= first + b.C ? t - b.C : t;
+        Ahead ahead = inputs_ahead(before, t);
+        if (before < t) ahead.add(dout, h.row0 + before, h.head * h.s.dv + begin, cols);
+        backward(t, next - t, S(c), dS, t > 0 || ds0, R(c), U(c), dout, grad, keys, head, dg_all, ahead);
+        dS = b.dS;
       }
     }
-    if (ds0) store_state(b.dS, ds0);
+    if (ds0) store_state(dS, ds0);
   }
 };
 
