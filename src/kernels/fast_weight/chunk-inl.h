@@ -204,19 +204,27 @@ struct ChunkTask {
       }
     }
   };
+  // The inputs of tokens t .. end - 1; when there are none, those that the next head, or the first head of
+  // the next sequence, begins with.
   Ahead inputs_ahead(size_t t, size_t end) const {
+    const FastWeightIn& in = h.in;
+    size_t row = h.row0 + t, head = h.head, count = end - t;
+    if (t >= end) {
+      head = (h.head + 1) % h.s.value_heads;
+      row = head ? h.row0 : h.row0 + h.tokens;
+      count = std::min<size_t>(std::min(h.tokens, b.C), in.offsets.back() - row);
+    }
+    const size_t key = head / (h.s.value_heads / h.s.key_heads) * dk, value = head * h.s.dv + begin;
     Ahead a;
-    if (t >= end) return a;
-    const size_t row = h.row0 + t, key = h.key_head * dk, value = h.head * h.s.dv + begin;
-    a.rows = end - t;
-    a.add(h.in.q, row, key, dk), a.add(h.in.k, row, key, dk), a.add(h.in.v, row, value, cols);
-    a.add(h.in.q_bf16, row, key, dk), a.add(h.in.k_bf16, row, key, dk);
-    a.add(h.in.v_bf16, row, value, cols);
+    a.rows = count;
+    a.add(in.q, row, key, dk), a.add(in.k, row, key, dk), a.add(in.v, row, value, cols);
+    a.add(in.q_bf16, row, key, dk), a.add(in.k_bf16, row, key, dk), a.add(in.v_bf16, row, value, cols);
     return a;
   }
   Ahead results_ahead(size_t t, size_t c, const FastWeightGrad& grad) const {
     Ahead a;
     a.rows = c;
+    a.add(grad.dv, h.row0 + t, h.head * h.s.dv + begin, cols);
     a.add(grad.dq, h.row0 + t, h.key_head * dk, dk), a.add(grad.dk, h.row0 + t, h.key_head * dk, dk);
     return a;
   }
@@ -370,6 +378,7 @@ struct ChunkTask {
     const size_t first = read ? 0 : c, last = delta ? 2 * c : c;
     if (from && first < last)
       gemm_nn_ahead(ahead, last - first, W, dk, b.gated + first * kp, kp, from, ld, b.y + first * W, W);
+    if (!from) ahead.touch(0, 2);
     if (delta) {
       if (from)
         for (size_t x = 0; x < c * W; x += kLanes)
@@ -378,6 +387,7 @@ struct ChunkTask {
     } else {
       std::copy_n(r, c * W, u);
     }
+    if (!from) ahead.touch(1, 2);
     if (read) gemm_lower(c, W, b.pair, cp, u, W, b.y, W, from ? Into::kAdd : Into::kOverwrite);
     if (to && from)
       gemm_tn_keep(dk, W, c, b.kd, kp, u, W, b.keep, from, to, ld);
@@ -409,7 +419,7 @@ struct ChunkTask {
       const size_t limit = marks.every ? (t / marks.every + 1) * marks.every : h.tokens;
       next = std::min({h.tokens, limit, t + b.C});
       prepare(t, next - t);
-      Ahead ahead = inputs_ahead(next, std::min(h.tokens, next + next - t));
+      Ahead ahead = inputs_ahead(next, std::min(h.tokens, next + b.C));
       ahead.add(o, h.row0 + t, h.head * h.s.dv + begin, cols);
       const bool wanted = next < h.tokens || s_end || (marks.to && next == limit);
       advance(t, next - t, S, wanted ? b.S : nullptr, b.r, b.u, true, ahead);
@@ -432,7 +442,10 @@ struct ChunkTask {
     const size_t m = delta ? 2 * c : c, mp = whole_vectors(m), n = whole_vectors(c), tp = 2 * cp;
     for (size_t i = 0; i < c; ++i)
       load_row(dout.row(h.row0 + t + i) + h.head * h.s.dv + begin, nullptr, cols, W, 1.0f, b.up + i * W);
+    const Ahead results = results_ahead(t, c, grad);
+    results.touch(0, 3);
     gemm_lower_t(c, W, b.pair, cp, b.up, W, b.du, W, Into::kOverwrite);
+    results.touch(1, 3);
     if (dS) gemm_nn(c, W, dk, b.kd, kp, dS, ld, b.du, W, Into::kAdd);
     const float* Z = b.du;
     if (delta) {
@@ -449,19 +462,21 @@ struct ChunkTask {
     // The states stand on the left, so that they need no transpose.
     if (S) {
       transpose(m, W, b.up, W, b.up_t, tp);
-      gemm_nn_ahead(results_ahead(t, c, grad), dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp);
+      gemm_nn_ahead(ahead, dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp);
       transpose(dk, m, b.product_t, tp, b.d_gated, kp);
     } else {
       std::fill_n(b.d_gated, m * kp, 0.0f);
     }
     transpose(c, W, U, W, b.u_t, cp);
     if (dS) {
-      gemm_nn_ahead(ahead, dk, n, W, dS, ld, b.u_t, cp, b.product_t, tp);
+      gemm_nn(dk, n, W, dS, ld, b.u_t, cp, b.product_t, tp, Into::kOverwrite);
       transpose(dk, c, b.product_t, tp, b.d_kd, kp);
     } else {
       std::fill_n(b.d_kd, c * kp, 0.0f);
     }
+    results.touch(2, 3);
     gemm_to_lower(c, W, b.up, W, b.u_t, cp, b.d_pair, cp);
+    if (!S) ahead.touch(0, 1);
     if (delta) {
       gemm_to_lower(c, W, Z, W, b.u_t, cp, b.d_pair + c * cp, cp);
       for (size_t i = 0; i < c; ++i) {
@@ -645,16 +660,20 @@ struct ChunkTask {
       for (size_t c = 0; c < chunks; ++c) {
         const size_t t = first + c * b.C, next = chunk_end(t, end);
         prepare(t, next - t);
+        Ahead ahead;
+        if (c + 1 < chunks) ahead = inputs_ahead(next, chunk_end(next, end));
+        ahead.rows = ahead.count ? ahead.rows : next - t;
+        if (c + 1 == chunks) ahead.add(dout, h.row0 + t, h.head * h.s.dv + begin, cols);
         advance(t, next - t, S(c), c + 1 < chunks ? b.states + (c + 1) * b.state : nullptr, R(c), U(c), false,
-                inputs_ahead(next, chunk_end(next, end)));
+                ahead);
       }
       for (size_t c = chunks; c-- > 0;) {
         const size_t t = first + c * b.C, next = chunk_end(t, end);
         if (c + 1 < chunks) prepare(t, next - t);  // the last one is
         // The inputs of the chunk before, and its cotangent.
-        const size_t before = t >= first + b.C ? t - b.C : t;
+        const size_t before = c ? t - b.C : t;
         Ahead ahead = inputs_ahead(before, t);
-        if (before < t) ahead.add(dout, h.row0 + before, h.head * h.s.dv + begin, cols);
+        if (c) ahead.add(dout, h.row0 + before, h.head * h.s.dv + begin, cols);
         backward(t, next - t, S(c), dS, t > 0 || ds0, R(c), U(c), dout, grad, keys, head, dg_all, ahead);
         dS = b.dS;
       }

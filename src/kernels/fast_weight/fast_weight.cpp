@@ -132,8 +132,8 @@ const FastWeightFns& fns_for(const FastWeightShape& s) {
   return std::max(s.dk, s.dv) <= kFastWeightMaxDim ? fast_weight_impls().use() : kRefFns;
 }
 
-// Tokens from which the chunk form is faster.
-constexpr size_t kChunkFromFwd = 8, kChunkFromBwd = 8;
+// Sequences up to this length can be one chunk.
+constexpr size_t kWholeTokens = 64;
 
 // run(task, worker) for every task. Threads take the next few when they are free, as sequences differ in
 // length; with many, all tasks of a sequence at once, as their rows share cache lines.
@@ -148,8 +148,11 @@ void for_tasks(size_t seqs, size_t per_seq, Par par, const Run& run) {
   });
 }
 
-bool is_chunk(const FastWeightShape& s, size_t tokens, bool backward) {
-  return fast_weight_form(s, tokens, backward) == FastWeightForm::kChunk;
+// The shape with what the plan says filled in.
+FastWeightShape planned(FastWeightShape s, size_t tokens, bool backward, bool alone) {
+  const FastWeightPlan plan = fast_weight_plan(s, tokens, backward, alone);
+  s.form = plan.form, s.chunk = plan.chunk;
+  return s;
 }
 
 size_t longest(std::span<const uint32_t> offsets) {
@@ -158,13 +161,30 @@ size_t longest(std::span<const uint32_t> offsets) {
   return most;
 }
 
-// Both forms, as sequences differ in length.
+FastWeightShape with_chunk(FastWeightShape s, size_t chunk) {
+  s.chunk = chunk;
+  return s;
+}
+
+// Enough for whatever the plan takes, as sequences differ in length.
+size_t fwd_scratch_per_thread(const FastWeightShape& shape) {
+  if (shape.form == FastWeightForm::kRecurrent) return 0;
+  const bool fixed = shape.form == FastWeightForm::kChunk;
+  return ChunkBuffers(with_chunk(shape, fixed ? shape.chunk : kWholeTokens), nullptr).floats;
+}
+
 size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets,
                               const FastWeightKept& kept) {
-  const size_t T = longest(offsets), E = segment_tokens(shape, kept.every);
-  const size_t chunk =
-      ChunkBuffers(shape, std::min(E, T), kept.states.empty() ? (T + E - 1) / E : 0, nullptr).floats;
-  return shape.form == FastWeightForm::kChunk ? chunk : std::max(chunk, BwdScratch(shape, T).floats);
+  const auto chunk = [&](size_t C, size_t T) {
+    const FastWeightShape s = with_chunk(shape, C);
+    const size_t E = segment_tokens(s, kept.every), segments = kept.states.empty() ? (T + E - 1) / E : 0;
+    return ChunkBuffers(s, std::min(E, T), segments, nullptr).floats;
+  };
+  const size_t T = longest(offsets);
+  if (shape.form == FastWeightForm::kRecurrent) return BwdScratch(shape, T).floats;
+  if (shape.form == FastWeightForm::kChunk) return chunk(shape.chunk, T);
+  return std::max({chunk(kFastWeightChunk, T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
+                   BwdScratch(shape, T).floats});
 }
 
 // Shares of dg, one per sequence and head, behind the threads' scratch.
@@ -181,15 +201,22 @@ Impls<FastWeightFns>& fast_weight_impls() {
   return table;
 }
 
-FastWeightForm fast_weight_form(const FastWeightShape& shape, size_t tokens, bool backward) {
-  if (shape.form != FastWeightForm::kAuto) return shape.form;
-  const size_t least = backward ? kChunkFromBwd : kChunkFromFwd;
-  return tokens >= least ? FastWeightForm::kChunk : FastWeightForm::kRecurrent;
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone) {
+  const FastWeightPlan recurrent{FastWeightForm::kRecurrent, 0},
+      chunk{FastWeightForm::kChunk, shape.chunk ? shape.chunk : kFastWeightChunk};
+  if (shape.form == FastWeightForm::kRecurrent) return recurrent;
+  if (shape.form == FastWeightForm::kChunk) return chunk;
+  // Measured with AVX2 (docs/results/kernels.md): what a token costs besides the state's numbers weighs more
+  // in small states, and backward gains more than forward.
+  const size_t d = std::min(shape.dk, shape.dv);
+  if (alone && tokens <= kWholeTokens && d >= (backward ? 24 : 64) && tokens > 0)
+    return {FastWeightForm::kChunk, tokens};
+  if (backward ? d >= 48 : d >= 128 && tokens >= 64) return chunk;
+  return recurrent;
 }
 
 size_t fast_weight_fwd_scratch(const FastWeightShape& shape, Par par) {
-  if (shape.form == FastWeightForm::kRecurrent) return 0;
-  return ChunkBuffers(shape, nullptr).floats * static_cast<size_t>(par.threads());
+  return fwd_scratch_per_thread(shape) * static_cast<size_t>(par.threads());
 }
 
 void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
@@ -202,7 +229,7 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
             (scratch.empty() && !wide && shape.form == FastWeightForm::kAuto),
         "fast_weight_fwd: scratch too small");
   const FastWeightFns& f = fns_for(shape);
-  const size_t each = ChunkBuffers(shape, nullptr).floats;
+  const size_t each = fwd_scratch_per_thread(shape);
   // Both forms cut the columns at multiples of kFastWeightBlock.
   const size_t blocks = (shape.dv + kFastWeightChunkBlock - 1) / kFastWeightChunkBlock,
                per_seq = shape.value_heads * blocks;
@@ -211,8 +238,12 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
                  end = std::min(shape.dv, begin + kFastWeightChunkBlock);
     float* const last = s_end.empty() ? nullptr : s_end[s];
     const FastWeightMarks marks{.every = emit.every, .to = emit.every ? emit.to[s] : nullptr};
-    if (!scratch.empty() && (wide || is_chunk(shape, in.offsets[s + 1] - in.offsets[s], false)))
-      return f.chunk_fwd(shape, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
+    const bool alone = !last && !marks.to && (in.s0.empty() || !in.s0[s]);
+    FastWeightShape how = shape;
+    if (wide) how.form = FastWeightForm::kChunk;
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], false, alone);
+    if (how.form == FastWeightForm::kChunk && !scratch.empty())
+      return f.chunk_fwd(how, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
     for (size_t col = begin; col < end; col += kFastWeightBlock)
       f.fwd(shape, in, s, head, col, std::min(end, col + kFastWeightBlock), o, last, marks, nullptr);
   });
@@ -239,13 +270,18 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
   std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);
   for_tasks(in.seqs(), shape.key_heads, par, [&](size_t i, size_t worker) {
     const size_t s = i / shape.key_heads;
-    const bool chunk = needs_chunk || is_chunk(shape, in.offsets[s + 1] - in.offsets[s], true);
     const FastWeightMarks marks{.every = kept.every,
                                 .states = kept.states.empty() ? nullptr : kept.states[s],
                                 .dstates = kept.dstates.empty() ? nullptr : kept.dstates[s]};
-    (chunk ? f.chunk_bwd : f.bwd)(shape, in, dout, ds_end.empty() ? nullptr : ds_end[s], grad, s,
-                                  i % shape.key_heads, grad.ds0.empty() ? nullptr : grad.ds0[s],
-                                  shares + s * shape.value_heads, marks, scratch.data() + worker * each);
+    const float* const end = ds_end.empty() ? nullptr : ds_end[s];
+    float* const ds0 = grad.ds0.empty() ? nullptr : grad.ds0[s];
+    const bool alone = !end && !ds0 && !kept.every && (in.s0.empty() || !in.s0[s]);
+    FastWeightShape how = shape;
+    if (needs_chunk) how.form = FastWeightForm::kChunk;
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], true, alone);
+    (how.form == FastWeightForm::kChunk ? f.chunk_bwd : f.bwd)(
+        how, in, dout, end, grad, s, i % shape.key_heads, ds0, shares + s * shape.value_heads, marks,
+        scratch.data() + worker * each);
   });
   if (shape.decay == FastWeightDecay::kHead && grad.dg.data)
     for (size_t h = 0; h < shape.value_heads; ++h) {

@@ -88,8 +88,13 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
 size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {},
                                const FastWeightKept& kept = {});
 
-// The form that runs for a sequence of this length.
-FastWeightForm fast_weight_form(const FastWeightShape& shape, size_t tokens, bool backward);
+// What runs for a sequence of so many tokens: the form, never kAuto, and its chunk. alone: nothing is known
+// of its start state and nobody asks for later ones, so one chunk can take it without touching a state.
+struct FastWeightPlan {
+  FastWeightForm form;
+  size_t chunk;
+};
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone);
 
 // One sequence's part of FastWeightEmit and FastWeightKept.
 struct FastWeightMarks {

@@ -57,7 +57,8 @@ const std::vector<Case>& cases() {
 }
 
 // Random inputs, q, k and v as views into one buffer, and what the reference makes of them in double.
-// Sequences 0, 2, .. have an initial state and a cotangent of the final one.
+// Sequences 0, 2, .. have an initial state and a cotangent of the final one, or none has.
+enum class States { kEven, kNone };
 struct Problem {
   Case c;
   std::vector<uint32_t> offsets{0};
@@ -65,7 +66,7 @@ struct Problem {
   std::vector<float> qkv, g, beta, s0, dout, ds_end;
   std::vector<double> o, s_end, dq, dk, dv, dg, dbeta, ds0;
 
-  explicit Problem(const Case& of) : c(of), seqs(of.lengths.size()) {
+  explicit Problem(const Case& of, States states = States::kEven) : c(of), seqs(of.lengths.size()) {
     for (const uint32_t n : c.lengths) offsets.push_back(offsets.back() + n);
     rows = offsets.back(), kw = c.key_heads * c.dk, vw = c.value_heads * c.dv;
     gw = c.decay == Decay::kNone ? 0 : c.decay == Decay::kChannel ? c.value_heads * c.dk : c.value_heads;
@@ -97,16 +98,17 @@ struct Problem {
     const ref::FastWeightDims<double> d{c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale()};
     std::vector<double> share(g.size());
     for (size_t s = 0; s < seqs; ++s) {
+      const bool given = states == States::kEven && s % 2 == 0;
       const size_t at = offsets[s], n = c.lengths[s], g_at = c.decay == Decay::kHead ? 0 : at * gw;
       const ref::FastWeightArgs<double> in{qd.data() + at * kw,
                                            kd.data() + at * kw,
                                            vd.data() + at * vw,
                                            gd.data() + g_at,
                                            bd.data() + at * c.value_heads,
-                                           s % 2 ? nullptr : sd.data() + s * state};
+                                           given ? sd.data() + s * state : nullptr};
       ref::fast_weight_fwd<double>(d, n, in, o.data() + at * vw, s_end.data() + s * state);
       double* dgs = c.decay == Decay::kHead ? share.data() : dg.data() + g_at;
-      ref::fast_weight_bwd<double>(d, n, in, dod.data() + at * vw, s % 2 ? nullptr : dsd.data() + s * state,
+      ref::fast_weight_bwd<double>(d, n, in, dod.data() + at * vw, given ? dsd.data() + s * state : nullptr,
                                    {dq.data() + at * kw, dk.data() + at * kw, dv.data() + at * vw, dgs,
                                     dbeta.data() + at * c.value_heads, ds0.data() + s * state});
       for (size_t h = 0; c.decay == Decay::kHead && h < gw; ++h) dg[h] += share[h];
@@ -183,6 +185,32 @@ void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRo
   if (p.c.write == Write::kDelta)
     rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
   rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), kTolF32Grad});
+}
+
+void check_alone(const Case& c, std::vector<CheckRow>& rows) {
+  const Problem p(c, States::kNone);
+  const FastWeightShape shape = p.shape(Form::kAuto);
+  std::vector<float> o(p.o.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN), dv(p.dv.size(), NAN),
+      dg(p.dg.size(), NAN), dbeta(p.dbeta.size(), NAN),
+      scratch(std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
+  fast_weight_fwd(shape, p.in(p.offsets, {}), {o.data(), p.rows, p.vw}, {}, {}, scratch);
+  std::fill(scratch.begin(), scratch.end(), NAN);
+  fast_weight_bwd(shape, p.in(p.offsets, {}), {p.dout.data(), p.rows, p.vw}, {},
+                  {{dq.data(), p.rows, p.kw},
+                   {dk.data(), p.rows, p.kw},
+                   {dv.data(), p.rows, p.vw},
+                   {dg.data(), p.g_rows(), p.gw},
+                   {dbeta.data(), p.rows, p.c.value_heads},
+                   {}},
+                  scratch);
+  const std::string name = p.name(Form::kAuto);
+  rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
+  rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
+  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
+  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
+  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
+  if (c.write == Write::kDelta)
+    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
 }
 
 // Forward emits states every so many tokens; backward starts from them and takes cotangents of them.
@@ -312,6 +340,9 @@ std::vector<CheckRow> fast_weight_check() {
     check_packed(p, Form::kRecurrent, 0, rows);
     check_packed(p, Form::kChunk, 0, rows);
   }
+  // Nothing known of states, and none asked for: kAuto takes these whole.
+  for (const Decay d : kDecays)
+    for (const Write w : kWrites) check_alone({{40, 1, 0, 64, 33}, 2, 1, 64, 70, d, w}, rows);
   const Problem ragged({{40, 1, 0, 9}, 2, 1, 20, 24, Decay::kToken, Write::kDelta, Forget::kMild, 0, 2});
   for (const size_t chunk : {1, 2, 5, 64, 128}) check_packed(ragged, Form::kChunk, chunk, rows);
   check_packed(Problem({{70}, 1, 1, 24, 20, Decay::kChannel, Write::kDelta, Forget::kStrong}), Form::kChunk,

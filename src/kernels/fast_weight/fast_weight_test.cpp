@@ -14,6 +14,7 @@ namespace {
 using C = std::complex<double>;
 using Decay = FastWeightDecay;
 using Write = FastWeightWrite;
+using Form = FastWeightForm;
 constexpr Decay kDecays[] = {Decay::kNone, Decay::kHead, Decay::kToken, Decay::kChannel};
 constexpr Write kWrites[] = {Write::kAdditive, Write::kDelta};
 
@@ -101,8 +102,9 @@ struct Batch {
                           {beta.data(), rows, 4},
                           offsets,
                           starts};
-    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par);
-    std::vector<float> scratch(fast_weight_bwd_scratch(shape, offsets, par), NAN);
+    std::vector<float> scratch(
+        std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, par)), NAN);
+    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par, scratch);
     fast_weight_bwd(
         shape, in, {dout.data(), rows, vw}, dends,
         {{dq, rows, kw}, {dk, rows, kw}, {dv, rows, vw}, {dg, g_rows, gw}, {dbeta, rows, 4}, dstarts},
@@ -116,11 +118,13 @@ struct Batch {
 TEST(FastWeight, ThreadsDoNotChangeABit) {
   ThreadPool pool(3);
   for (const Decay decay : kDecays)
-    for (const Write write : kWrites) {
-      const Batch b(decay, write);
-      const std::vector<float> alone = b.run({});
-      for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
-    }
+    for (const Write write : kWrites)
+      for (const Form form : {Form::kRecurrent, Form::kChunk, Form::kAuto}) {
+        Batch b(decay, write);
+        b.shape.form = form;
+        const std::vector<float> alone = b.run({});
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+      }
 }
 
 // In-place steps of many sequences equal the sequences alone, bit by bit.
