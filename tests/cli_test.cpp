@@ -82,6 +82,20 @@ TEST(Cli, AConfigWithThreeMistakesGetsThreeMessages) {
        "pattern[0].mixer.heads: is -3"});
 }
 
+TEST(Cli, BenchTellsFormThreadsAndShare) {
+  const Finished f =
+      run_braid({"bench", "kernels", "--only", "rope fwd in place", "--threads", "1,2", "--json"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"\"case\":\"rope fwd in place 4096x8x128\",\"form\":\"forward\"",
+                           "\"impl\":", "\"threads\":1,", "\"threads\":2,", "\"seconds\":", "\"spread\":",
+                           "\"gbytes_per_s\":", "\"share_of_bandwidth\":", "\"bandwidth\":\"update\""})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << " is not in: " << f.out;
+  EXPECT_EQ(f.out.find("gflops"), std::string::npos) << f.out;
+  expect_error(run_braid({"bench", "kernels", "--threads", "1,x"}), 2, {"--threads", "'x'"});
+  expect_error(run_braid({"bench", "kernels", "--threads", "5000"}), 2, {"--threads", "1024"});
+  expect_error(run_braid({"bench", "train", "--threads", "1,2"}), 2, {"one number"});
+}
+
 TEST(Cli, OverridesReachTheConfig) {
   EXPECT_NE(run_braid({"info", "--arch", "transformer", "--set", "pattern.*.mixer.window=64", "--json"})
                 .out.find("\"window\":64"),
