@@ -4,6 +4,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/delta_gates/delta_gates.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -32,8 +33,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{"matmul", "matrix product, f32", impls<matmul_impls>, matmul_check, matmul_bench},
       OpEntry{"matmul_bf16", "matrix product, bf16 operands, f32 sums", impls<matmul_bf16_impls>,
               matmul_bf16_check, matmul_bf16_bench},
-      OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
-              rmsnorm_check, rmsnorm_bench},
+      OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated after or before, per head",
+              impls<rmsnorm_impls>, rmsnorm_check, rmsnorm_bench},
       OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
       OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
               l2norm_bench},
@@ -51,8 +52,11 @@ std::span<const OpEntry> all_ops() {
               adamw_bench},
       OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
               impls<attention_impls>, attention_check, attention_bench},
-      OpEntry{"short_conv", "depthwise causal convolution over 2 to 8 tokens, with state",
+      OpEntry{"short_conv",
+              "depthwise causal convolution over 2 to 8 tokens, with state; silu and L2 norm per head",
               impls<short_conv_impls>, short_conv_check, short_conv_bench},
+      OpEntry{"delta_gates", "log-decay and write strength of Gated DeltaNet from their projections",
+              impls<delta_gates_impls>, delta_gates_check, delta_gates_bench},
       OpEntry{"selective_scan", "the diagonal state-space recurrence of Mamba 1, with state",
               impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
       OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",

@@ -1,6 +1,7 @@
 #include "kernels/common/compare.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -32,11 +33,30 @@ template Diff compare(std::span<const double>, std::span<const double>);
 
 bool within(const Diff& d, Tol t) { return d.rms <= t.rms && d.max <= t.max; }
 
+std::string bench_form(const BenchCase& c) {
+  if (!c.form.empty()) return c.form;
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {" fwd+bwd ", "forward+backward"}, {" fwd ", "forward"}, {" bwd ", "backward"}, {" step ", "step"}};
+  for (const auto& [word, form] : kWords)
+    if (c.name.find(word) != std::string::npos) return form;
+  return "forward";
+}
+
 std::vector<float> random_vector(size_t n, uint64_t seed, float scale) {
   Rng rng(seed, "test data");
   std::vector<float> x(n);
   for (float& v : x) v = rng.normal() * scale;
   return x;
+}
+
+Tensor bench_tensor(size_t n, float scale) {
+  Tensor t(DType::kF32, {static_cast<int64_t>(n)});
+  uint64_t x = n;
+  for (float& y : t.as<float>()) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    y = scale * (static_cast<float>(x >> 40) * 0x1p-23f - 1.0f);
+  }
+  return t;
 }
 
 std::vector<double> to_double(std::span<const float> x) { return {x.begin(), x.end()}; }

@@ -10,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "tensor/tensor.h"
 
 namespace braid {
 
@@ -39,16 +40,24 @@ struct CheckRow {
   bool ok() const { return within(diff, tol); }
 };
 
+// What a memory-bound case is compared with: memory that is only read, or as much written as read.
+enum class BenchTraffic : bool { kUpdate, kRead };
+
 // One thing to time, for `braid bench kernels`.
 struct BenchCase {
   std::string name;
   double flops, bytes;           // of one run; zero if it does not apply
   std::function<void(Par)> run;  // owns what it needs
+  std::string form = {};         // e.g. "chunk forward"; empty: what the word fwd, bwd, fwd+bwd or step says
+  BenchTraffic traffic = BenchTraffic::kUpdate;
 };
+std::string bench_form(const BenchCase& c);
 
 // Random test data: normal numbers times `scale`.
 std::vector<float> random_vector(size_t n, uint64_t seed, float scale = 1.0f);
 std::vector<double> to_double(std::span<const float> x);
+// Numbers in (-scale, scale) for timings: quickly made, in the kind of memory that models use.
+Tensor bench_tensor(size_t n, float scale = 1.0f);
 
 // The derivative of loss at x[i], exact to rounding: imaginary part after a step of 1e-30 i. `loss` is a dot
 // product of the outputs with a random cotangent; a sum (cotangent of ones) would hide errors that permute

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <tuple>
 
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
@@ -367,95 +368,142 @@ struct BenchShape {
   Write write = Write::kDelta;
 };
 
+// One layer's tensors. Forward emits states for backward when sequences are long, as training does.
 struct BenchData {
-  std::vector<float> qkv, g, beta, o, dout, dqkv, dg, dbeta, scratch;
+  BenchShape b;
+  size_t rows, w, gw, every;
+  Tensor qkv, g, beta, dout, o, dqkv, dg, dbeta, states, scratch;
   std::vector<uint32_t> offsets;
+  std::vector<float*> emitted;
+  std::vector<const float*> kept;
+
+  explicit BenchData(const BenchShape& of)
+      : b(of),
+        rows(b.seqs * b.length),
+        w(b.heads * b.d),
+        gw(b.decay == Decay::kChannel ? w : b.heads),
+        every(b.length >= 256 ? 128 : 0) {
+    qkv = bench_tensor(rows * 3 * w, 1.7f / std::sqrt(static_cast<float>(b.d)));
+    g = bench_tensor(rows * gw), beta = bench_tensor(rows * b.heads), dout = bench_tensor(rows * w);
+    for (float& x : g.as<float>()) x = -0.1f * x * x;
+    for (float& x : beta.as<float>()) x = 0.5f + 0.4f * x;
+    o = bench_tensor(rows * w), dqkv = bench_tensor(rows * 3 * w), dg = bench_tensor(rows * gw);
+    dbeta = bench_tensor(rows * b.heads);
+    const size_t state = b.heads * b.d * b.d, count = every ? b.length / every : 0;
+    states = bench_tensor(b.seqs * count * state);
+    for (size_t s = 0; s <= b.seqs; ++s) {
+      offsets.push_back(static_cast<uint32_t>(s * b.length));
+      if (!every || s == b.seqs) continue;
+      emitted.push_back(states.as<float>().data() + s * count * state);
+      kept.push_back(emitted.back());
+    }
+  }
+  Mat<float> part(Tensor& x, size_t i) { return {x.as<float>().data() + i * w, rows, w, 3 * w}; }
+  Mat<float> mat(Tensor& x, size_t cols) { return {x.as<float>().data(), rows, cols}; }
+  FastWeightIn in() {
+    return {part(qkv, 0), part(qkv, 1), part(qkv, 2), mat(g, gw), mat(beta, b.heads), offsets, {}};
+  }
+  std::span<float> room(size_t n) {
+    if (static_cast<size_t>(scratch.shape().count()) < n) scratch = bench_tensor(n);
+    return scratch.as<float>();
+  }
+  void forward(const FastWeightShape& s, Par par, bool emit) {
+    fast_weight_fwd(s, in(), mat(o, w), {}, par, room(fast_weight_fwd_scratch(s, par)),
+                    emit ? FastWeightEmit{every, emitted} : FastWeightEmit{});
+  }
+  void backward(const FastWeightShape& s, Par par) {
+    const FastWeightKept from{every, kept};
+    fast_weight_bwd(s, in(), mat(dout, w), {},
+                    {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), mat(dg, gw), mat(dbeta, b.heads), {}},
+                    room(fast_weight_bwd_scratch(s, offsets, par, from)), par, from);
+  }
 };
 
-void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
-  const size_t rows = b.seqs * b.length, w = b.heads * b.d;
-  const size_t gw = b.decay == Decay::kChannel ? w : b.heads;
-  auto data = std::make_shared<BenchData>();
-  data->qkv = random_vector(rows * 3 * w, 1, 1.0f / std::sqrt(static_cast<float>(b.d)));
-  data->g = random_vector(rows * gw, 2), data->beta.assign(rows * b.heads, 0.7f);
-  for (float& x : data->g) x = -0.1f * x * x;
-  data->dout = random_vector(rows * w, 3);
-  data->o.resize(rows * w), data->dqkv.resize(rows * 3 * w), data->dg.resize(rows * gw);
-  data->dbeta.resize(rows * b.heads);
-  for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
-  const auto view = [=](std::vector<float>& x, size_t i) {
-    return Mat<float>(x.data() + i * w, rows, w, 3 * w);
+// 7 flops per number of the state and token forward (decay, two reads, a write), 21 with backward, whatever
+// the form does.
+void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::vector<BenchCase>& out) {
+  auto data = std::make_shared<std::unique_ptr<BenchData>>();
+  const auto use = [data, b]() -> BenchData& {
+    if (!*data) *data = std::make_unique<BenchData>(b);
+    return **data;
   };
-  const auto in = [=] {
-    return FastWeightIn{view(data->qkv, 0),
-                        view(data->qkv, 1),
-                        view(data->qkv, 2),
-                        {data->g.data(), rows, gw},
-                        {data->beta.data(), rows, b.heads},
-                        data->offsets,
-                        {}};
-  };
-  // 7 flops per number of the state and token forward (decay, two reads, a write), 21 with backward, whatever
-  // the form does.
-  const double numbers = static_cast<double>(rows * w * b.d);
-  for (const Form form : {Form::kChunk, Form::kRecurrent}) {
+  const double numbers = static_cast<double>(b.seqs * b.length * b.heads * b.d * b.d);
+  for (const Form form : forms) {
     const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f, form};
-    const auto fwd = [=](Par par) {
-      data->scratch.resize(std::max(data->scratch.size(), fast_weight_fwd_scratch(shape, par)));
-      fast_weight_fwd(shape, in(), {data->o.data(), rows, w}, {}, par, data->scratch);
-    };
-    const auto both = [=](Par par) {
-      fwd(par);
-      data->scratch.resize(
-          std::max(data->scratch.size(), fast_weight_bwd_scratch(shape, data->offsets, par)));
-      fast_weight_bwd(shape, in(), {data->dout.data(), rows, w}, {},
-                      {view(data->dqkv, 0),
-                       view(data->dqkv, 1),
-                       view(data->dqkv, 2),
-                       {data->dg.data(), rows, gw},
-                       {data->dbeta.data(), rows, b.heads},
-                       {}},
-                      data->scratch, par);
-    };
-    const std::string how = form == Form::kChunk ? " chunk" : " recurrent";
-    out.push_back({"fast_weight fwd " + b.name + how, 7 * numbers, 0, fwd});
-    out.push_back({"fast_weight fwd+bwd " + b.name + how, 21 * numbers, 0, both});
+    const std::string how = form == Form::kChunk       ? "chunk "
+                            : form == Form::kRecurrent ? "recurrent "
+                                                       : "auto ";
+    out.push_back({"fast_weight " + b.name + " fwd", 7 * numbers, 0,
+                   [=](Par par) { use().forward(shape, par, false); }, how + "forward"});
+    out.push_back({"fast_weight " + b.name + " fwd+bwd", 21 * numbers, 0,
+                   [=](Par par) { use().forward(shape, par, true), use().backward(shape, par); },
+                   how + "forward+backward"});
   }
+}
+
+// Single steps of `seqs` sequences in place. The state is read and written once each: 8 bytes per number.
+BenchCase bench_step(size_t seqs, size_t heads, size_t d) {
+  struct Data {
+    Tensor qkv, state, o, g, beta;
+    std::vector<float*> to;
+    std::vector<const float*> from;
+    std::vector<uint32_t> offsets{0};
+  };
+  const size_t w = heads * d;
+  auto data = std::make_shared<std::unique_ptr<Data>>();
+  const auto run = [=](Par par) {
+    if (!*data) {
+      *data = std::make_unique<Data>();
+      Data& x = **data;
+      x.qkv = bench_tensor(seqs * 3 * w, 0.15f), x.state = bench_tensor(seqs * w * d),
+      x.o = bench_tensor(seqs * w);
+      x.g = bench_tensor(seqs * heads), x.beta = bench_tensor(seqs * heads);
+      for (float& y : x.g.as<float>()) y = -0.1f * y * y;
+      for (float& y : x.beta.as<float>()) y = 0.5f + 0.4f * y;
+      for (size_t s = 0; s < seqs; ++s) {
+        x.to.push_back(x.state.as<float>().data() + s * w * d), x.from.push_back(x.to.back());
+        x.offsets.push_back(static_cast<uint32_t>(s + 1));
+      }
+    }
+    Data& x = **data;
+    const auto part = [&](size_t i) {
+      return Mat<const float>(x.qkv.as<float>().data() + i * w, seqs, w, 3 * w);
+    };
+    fast_weight_fwd({heads, heads, d, d, Decay::kToken, Write::kDelta, 1.0f},
+                    {part(0),
+                     part(1),
+                     part(2),
+                     {x.g.as<float>().data(), seqs, heads},
+                     {x.beta.as<float>().data(), seqs, heads},
+                     x.offsets,
+                     x.from},
+                    {x.o.as<float>().data(), seqs, w}, x.to, par);
+  };
+  const double numbers = static_cast<double>(seqs * w * d);
+  return {fmt::format("fast_weight {} x h{} d{} token delta step", seqs, heads, d), 7 * numbers, 8 * numbers,
+          run, "step"};
 }
 
 }  // namespace
 
 std::vector<BenchCase> fast_weight_bench() {
   std::vector<BenchCase> out;
-  bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, out);
-  bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, out);
-  bench_shape({"T2048 h16 d128 channel delta", 1, 2048, 16, 128, Decay::kChannel}, out);
-  // One decode step of 16 heads in place.
-  struct Data {
-    std::vector<float> qkv, state, o;
-    float g[16], beta[16];
-    float* at;
-    const float* from;
-    uint32_t offsets[2] = {0, 1};
-  };
-  const size_t heads = 16, d = 128, w = heads * d;
-  auto data = std::make_shared<Data>();
-  data->qkv = random_vector(3 * w, 1, 0.09f), data->state = random_vector(w * d, 2), data->o.resize(w);
-  std::fill_n(data->g, heads, -0.1f), std::fill_n(data->beta, heads, 0.7f);
-  data->at = data->state.data(), data->from = data->at;
-  out.push_back({"fast_weight step h16 d128 token delta", 7.0 * w * d, 8.0 * w * d, [=](Par par) {
-                   const FastWeightShape shape{heads, heads, d, d, Decay::kToken, Write::kDelta, 1.0f};
-                   const float* x = data->qkv.data();
-                   fast_weight_fwd(shape,
-                                   {{x, 1, w},
-                                    {x + w, 1, w},
-                                    {x + 2 * w, 1, w},
-                                    {data->g, 1, heads},
-                                    {data->beta, 1, heads},
-                                    data->offsets,
-                                    {&data->from, 1}},
-                                   {data->o.data(), 1, w}, {&data->at, 1}, par);
-                 }});
+  const auto both = {Form::kChunk, Form::kRecurrent};
+  bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, {Form::kAuto}, out);
+  bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, both, out);
+  bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, both, out);
+  bench_shape({"T2048 h16 d128 channel delta", 1, 2048, 16, 128, Decay::kChannel}, both, out);
+  out.push_back(bench_step(1, 16, 128));
+  out.push_back(bench_step(64, 32, 128));
+  // Lengths: the time per token must not grow. Every rule.
+  const std::tuple<const char*, Decay, Write> rules[] = {
+      {"linear attention", Decay::kNone, Write::kAdditive}, {"Mamba-2", Decay::kToken, Write::kAdditive},
+      {"GLA", Decay::kChannel, Write::kAdditive},           {"DeltaNet", Decay::kNone, Write::kDelta},
+      {"Gated DeltaNet", Decay::kToken, Write::kDelta},     {"KDA", Decay::kChannel, Write::kDelta}};
+  for (const auto& [name, decay, write] : rules)
+    for (const size_t k : {1, 8, 32, 128})
+      bench_shape({fmt::format("{} T{}k h2 d64", name, k), 1, k * 1024, 2, 64, decay, write}, {Form::kAuto},
+                  out);
   return out;
 }
 

@@ -3,6 +3,8 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -20,7 +22,8 @@ namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr size_t kBlock = kShortConvBlock;
+// Rows of channels in L1. The padding keeps rows of different arrays out of one set of the cache.
+constexpr size_t kBlock = kShortConvMaxBlock + 16;
 // Tokens at once, which share the loads of weights and window. Rows whose stride is a power of two fall into
 // one set of a cache, 8 lines: 4 rows of x and y, or 2 of x, dy and dx, still fit. 4 in the backward take 2.6
 // instead of 2.0 ns per number at D = 2048. Widths above 4 are rare and not worth their code.
@@ -81,10 +84,24 @@ HWY_INLINE void columns_in_or_zero(const float* from, size_t n, Lines to) {
     std::fill(to[0], to[0] + K * kBlock, 0.0f);
 }
 
+// Past the caches or not; single lanes never are.
+template <class D>
+HWY_INLINE void put(D d, hn::Vec<D> v, float* to, bool stream) {
+  if constexpr (std::is_same_v<D, Full>)
+    if (stream) return hn::Stream(v, d, to);
+  hn::StoreU(v, d, to);
+}
+
+// Whether rows of n channels from `begin` on are whole cache lines of m.
+HWY_INLINE bool whole_lines(Mat<const float> m, size_t begin, size_t n) {
+  return (reinterpret_cast<uintptr_t>(m.data + begin) | n * sizeof(float) | m.stride * sizeof(float)) % 64 ==
+         0;
+}
+
 // kRows tokens of n channels. before holds the W - 1 inputs before them and is moved on. Each output is
 // summed in the same order whatever kRows is.
 template <size_t W, size_t kRows>
-HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t n, bool silu, Lines before,
+HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t n, bool silu, bool stream, Lines before,
                          float* const* y) {
   for_lanes(n, [&](auto d, size_t i) {
     using V = hn::Vec<decltype(d)>;
@@ -99,7 +116,7 @@ HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t n, bool sil
       V z = hn::Mul(c[0], v[r]);
       HWY_UNROLL(8)
       for (size_t k = 1; k < W; ++k) z = hn::MulAdd(c[k], v[r + k], z);
-      hn::StoreU(silu ? silu_v(d, z) : z, d, y[r] + i);
+      put(d, silu ? silu_v(d, z) : z, y[r] + i, stream);
     }
     HWY_UNROLL(8)
     for (size_t k = 0; k < W - 1; ++k) hn::StoreU(v[kRows + k], d, before[k] + i);
@@ -110,26 +127,90 @@ HWY_INLINE void prefetch_row(const float* p, size_t n) {
   for (size_t i = 0; i < n; i += 16) hwy::Prefetch(p + i);
 }
 
+// One row of heads, scaled to length one.
+HWY_INLINE void norm_row(const float* a, size_t n, size_t l2_dim, bool stream, float* y) {
+  for (size_t h = 0; h < n; h += l2_dim) {
+    const float square = sum_lanes(l2_dim, [&](auto d, size_t i) {
+      const auto v = hn::LoadU(d, a + h + i);
+      return hn::Mul(v, v);
+    });
+    const float rstd = 1.0f / std::sqrt(square + kShortConvL2Eps);
+    for_lanes(l2_dim, [&](auto d, size_t i) {
+      put(d, hn::Mul(hn::LoadU(d, a + h + i), hn::Set(d, rstd)), y + h + i, stream);
+    });
+  }
+}
+
 template <size_t W>
-void fwd_width(const ShortConvPiece& p, size_t begin, size_t end) {
+void fwd_width(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
+  constexpr size_t kMany = kFwdRows<W>;
   const size_t n = end - begin, tokens = p.x.rows;
-  HWY_ALIGN float w[W][kBlock], before[W - 1][kBlock];
+  const bool stream = p.stream && whole_lines(p.y, begin, n);
+  HWY_ALIGN float w[W][kBlock], before[W - 1][kBlock], a[kMany][kBlock];
   columns_in<W>(p.w + begin * W, n, w);
   columns_in_or_zero<W - 1>(p.state ? p.state + begin * (W - 1) : nullptr, n, before);
-  const float* x[kFwdRows<W>];
-  float* y[kFwdRows<W>];
+  const float* x[kMany];
+  float *y[kMany], *to[kMany];
   for (size_t t = 0; t < tokens;) {
-    const size_t rows = tokens - t < kFwdRows<W> ? 1 : kFwdRows<W>;
-    for (size_t r = 0; r < rows; ++r) x[r] = p.x.row(t + r) + begin, y[r] = p.y.row(t + r) + begin;
+    const size_t rows = tokens - t < kMany ? 1 : kMany;
+    for (size_t r = 0; r < rows; ++r) {
+      x[r] = p.x.row(t + r) + begin, y[r] = p.y.row(t + r) + begin;
+      to[r] = l2_dim ? a[r] : y[r];
+    }
     for (size_t r = t + kAhead; r < std::min(tokens, t + kAhead + rows); ++r)
       prefetch_row(p.x.row(r) + begin, n);
     if (rows == 1)
-      fwd_rows<W, 1>(x, w, n, p.silu, before, y);
+      fwd_rows<W, 1>(x, w, n, p.silu, stream && !l2_dim, before, to);
     else
-      fwd_rows<W, kFwdRows<W>>(x, w, n, p.silu, before, y);
+      fwd_rows<W, kMany>(x, w, n, p.silu, stream && !l2_dim, before, to);
+    for (size_t r = 0; l2_dim && r < rows; ++r) norm_row(a[r], n, l2_dim, stream, y[r]);
     t += rows;
   }
+  if (stream) hwy::FlushStream();  // before another thread reads y
   if (p.last) columns_out<W - 1>(before, n, p.last + begin * (W - 1));
+}
+
+// The gradient before the norm and silu, from dy: what bwd_rows takes. Computes z of kRows tokens again.
+template <size_t W, size_t kRows>
+HWY_INLINE void norm_bwd_rows(const float* const* x, const float* const* dy, ConstLines w, size_t n,
+                              size_t l2_dim, bool silu, ConstLines before, Lines a, Lines g) {
+  for_lanes(n, [&](auto d, size_t i) {
+    using V = hn::Vec<decltype(d)>;
+    const V one = hn::Set(d, 1.0f);
+    V v[W - 1 + kRows];
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < W - 1; ++k) v[k] = hn::LoadU(d, before[k] + i);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      v[W - 1 + r] = hn::LoadU(d, x[r] + i);
+      V z = hn::Mul(hn::LoadU(d, w[0] + i), v[r]), slope = one;
+      HWY_UNROLL(8)
+      for (size_t k = 1; k < W; ++k) z = hn::MulAdd(hn::LoadU(d, w[k] + i), v[r + k], z);
+      if (silu) {
+        const V s = sigmoid_v(d, z);
+        slope = hn::Mul(s, hn::MulAdd(z, hn::Sub(one, s), one));
+        z = hn::Mul(z, s);
+      }
+      hn::StoreU(z, d, a[r] + i);
+      hn::StoreU(slope, d, g[r] + i);
+    }
+  });
+  for (size_t r = 0; r < kRows; ++r)
+    for (size_t h = 0; h < n; h += l2_dim) {
+      const float *ah = a[r] + h, *up = dy[r] + h;
+      float* gh = g[r] + h;
+      const float square = sum_lanes(l2_dim, [&](auto d, size_t i) {
+        const auto v = hn::LoadU(d, ah + i);
+        return hn::Mul(v, v);
+      });
+      const float dot = sum_lanes(
+          l2_dim, [&](auto d, size_t i) { return hn::Mul(hn::LoadU(d, ah + i), hn::LoadU(d, up + i)); });
+      const float rstd = 1.0f / std::sqrt(square + kShortConvL2Eps), share = dot * rstd * rstd;
+      for_lanes(l2_dim, [&](auto d, size_t i) {
+        const auto v = hn::NegMulAdd(hn::LoadU(d, ah + i), hn::Set(d, share), hn::LoadU(d, up + i));
+        hn::StoreU(hn::Mul(hn::Mul(v, hn::Set(d, rstd)), hn::LoadU(d, gh + i)), d, gh + i);
+      });
+    }
 }
 
 // kRows tokens of n channels: dx of the tokens W - 1 earlier, and their part of dw. before and dz hold what
@@ -177,11 +258,12 @@ HWY_INLINE void bwd_rows(const float* const* x, const float* const* dy, ConstLin
 // A row of dx is written W - 1 tokens after its own x and dy were read, so dx may be either.
 template <size_t W>
 void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-               size_t begin, size_t end) {
-  constexpr size_t kBefore = W - 1;
+               size_t l2_dim, size_t begin, size_t end) {
+  constexpr size_t kBefore = W - 1, kMany = kBwdRows<W>;
   const size_t n = end - begin, D = in.x.cols;
   HWY_ALIGN float w[W][kBlock], dw[W][kBlock] = {}, part[W][kBlock] = {}, before[kBefore][kBlock],
-                                dz[kBefore][kBlock], more[kBefore][kBlock], dbefore[kBefore][kBlock];
+                                dz[kBefore][kBlock], more[kBefore][kBlock], dbefore[kBefore][kBlock],
+                                a[kMany][kBlock], g[kMany][kBlock];
   columns_in<W>(in.w + begin * W, n, w);
   // Sums in two levels, so that long batches do not add small products to a large sum.
   size_t summed = 0;
@@ -200,10 +282,11 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
     const auto target = [&](size_t t) {
       return t < kBefore ? dbefore[t] : out.dx.row(first + t - kBefore) + begin;
     };
-    const float *x[kBwdRows<W>], *up[kBwdRows<W>];
-    float* to[kBwdRows<W>];
+    const float *x[kMany], *up[kMany];
+    float* to[kMany];
+    const bool silu = in.silu && !l2_dim;
     for (size_t t = 0; t < tokens;) {
-      const size_t rows = tokens - t < kBwdRows<W> ? 1 : kBwdRows<W>;
+      const size_t rows = tokens - t < kMany ? 1 : kMany;
       for (size_t r = 0; r < rows; ++r) {
         x[r] = in.x.row(first + t + r) + begin, up[r] = dy.row(first + t + r) + begin;
         to[r] = target(t + r);
@@ -212,10 +295,17 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
         prefetch_row(in.x.row(first + r) + begin, n);
         prefetch_row(dy.row(first + r) + begin, n);
       }
+      if (l2_dim) {
+        if (rows == 1)
+          norm_bwd_rows<W, 1>(x, up, w, n, l2_dim, in.silu, before, a, g);
+        else
+          norm_bwd_rows<W, kMany>(x, up, w, n, l2_dim, in.silu, before, a, g);
+        for (size_t r = 0; r < rows; ++r) up[r] = g[r];
+      }
       if (rows == 1)
-        bwd_rows<W, 1>(x, up, w, n, in.silu, before, dz, part, to);
+        bwd_rows<W, 1>(x, up, w, n, silu, before, dz, part, to);
       else
-        bwd_rows<W, kBwdRows<W>>(x, up, w, n, in.silu, before, dz, part, to);
+        bwd_rows<W, kMany>(x, up, w, n, silu, before, dz, part, to);
       t += rows, summed += rows;
       if (summed >= kPartRows) add_part();
     }
@@ -237,17 +327,17 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
       for (size_t k = 0; k < W; ++k) out.dw[(begin + i) * W + k] += dw[k][i];
 }
 
-void fwd(const ShortConvPiece& p, size_t begin, size_t end) {
+void fwd(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   constexpr decltype(&fwd) kWidths[] = {fwd_width<2>, fwd_width<3>, fwd_width<4>, fwd_width<5>,
                                         fwd_width<6>, fwd_width<7>, fwd_width<8>};
-  kWidths[p.width - kShortConvMinWidth](p, begin, end);
+  kWidths[p.width - kShortConvMinWidth](p, l2_dim, begin, end);
 }
 
 void bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-         size_t begin, size_t end) {
+         size_t l2_dim, size_t begin, size_t end) {
   constexpr decltype(&bwd) kWidths[] = {bwd_width<2>, bwd_width<3>, bwd_width<4>, bwd_width<5>,
                                         bwd_width<6>, bwd_width<7>, bwd_width<8>};
-  kWidths[in.width - kShortConvMinWidth](in, dy, dlast, out, begin, end);
+  kWidths[in.width - kShortConvMinWidth](in, dy, dlast, out, l2_dim, begin, end);
 }
 
 constexpr ShortConvFns kFns{fwd, bwd};
@@ -272,17 +362,18 @@ void scatter(const std::vector<float>& from, Mat<float> to) {
   for (size_t r = 0; r < to.rows; ++r) std::copy_n(from.data() + r * to.cols, to.cols, to.row(r));
 }
 
-void ref_fwd(const ShortConvPiece& p, size_t begin, size_t end) {
+void ref_fwd(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   const size_t at = begin * (p.width - 1);
   const std::vector<float> x = dense(p.x.col_range(begin, end));
   std::vector<float> y(x.size());
-  ref::short_conv_fwd<float>({p.x.rows, end - begin, p.width, p.silu}, x.data(), p.w + begin * p.width,
-                             p.state ? p.state + at : nullptr, y.data(), p.last ? p.last + at : nullptr);
+  ref::short_conv_fwd<float>({p.x.rows, end - begin, p.width, p.silu, l2_dim, l2_dim ? end - begin : 0},
+                             x.data(), p.w + begin * p.width, p.state ? p.state + at : nullptr, y.data(),
+                             p.last ? p.last + at : nullptr);
   scatter(y, p.y.col_range(begin, end));
 }
 
 void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-             size_t begin, size_t end) {
+             size_t l2_dim, size_t begin, size_t end) {
   std::vector<float> dw((end - begin) * in.width);
   for (size_t s = 0; s < in.seqs(); ++s) {
     const size_t at = (s * in.x.cols + begin) * (in.width - 1);
@@ -291,10 +382,10 @@ void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, con
     };
     const std::vector<float> x = dense(part(in.x)), up = dense(part(dy));
     std::vector<float> dx(x.size());
-    ref::short_conv_bwd<float>({in.offsets[s + 1] - in.offsets[s], end - begin, in.width, in.silu}, x.data(),
-                               in.w + begin * in.width, in.state ? in.state + at : nullptr, up.data(),
-                               dlast ? dlast + at : nullptr, dx.data(), dw.data(),
-                               out.dstate ? out.dstate + at : nullptr);
+    ref::short_conv_bwd<float>(
+        {in.offsets[s + 1] - in.offsets[s], end - begin, in.width, in.silu, l2_dim, l2_dim ? end - begin : 0},
+        x.data(), in.w + begin * in.width, in.state ? in.state + at : nullptr, up.data(),
+        dlast ? dlast + at : nullptr, dx.data(), dw.data(), out.dstate ? out.dstate + at : nullptr);
     scatter(dx, part(out.dx));
   }
   for (size_t i = 0; out.dw && i < dw.size(); ++i) out.dw[begin * in.width + i] += dw[i];
@@ -302,19 +393,29 @@ void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, con
 
 constexpr ShortConvFns kRefFns{ref_fwd, ref_bwd};
 
-void check_width(size_t width) {
-  check(width >= kShortConvMinWidth && width <= kShortConvMaxWidth, "short_conv: width must be 2 .. 8");
-}
+// Channels cut into tasks: whole heads first, then what is not normalised.
+struct Blocks {
+  size_t channels, l2_dim, l2_channels, heads_per, normed;
 
-// run(sequence, begin, end) for each block of channels of each sequence.
-template <class Run>
-void for_blocks(size_t seqs, size_t channels, Par par, const Run& run) {
-  const size_t blocks = (channels + kShortConvBlock - 1) / kShortConvBlock;
-  par.tasks(seqs * blocks, [&](size_t i) {
-    const size_t begin = i % blocks * kShortConvBlock;
-    run(i / blocks, begin, std::min(channels, begin + kShortConvBlock));
-  });
-}
+  Blocks(size_t width, size_t all, size_t dim, size_t of) : channels(all), l2_dim(dim), l2_channels(of) {
+    check(width >= kShortConvMinWidth && width <= kShortConvMaxWidth, "short_conv: width must be 2 .. 8");
+    check(dim <= kShortConvMaxL2 && of <= all && (dim ? of % dim == 0 : of == 0),
+          "short_conv: l2_dim must divide l2_channels");
+    heads_per = dim ? dim * std::max<size_t>(1, kShortConvBlock / dim) : 0;
+    normed = dim ? (of + heads_per - 1) / heads_per : 0;
+  }
+  size_t count() const { return normed + (channels - l2_channels + kShortConvBlock - 1) / kShortConvBlock; }
+  template <class Run>  // run(l2_dim, begin, end)
+  void at(size_t i, const Run& run) const {
+    if (i < normed) return run(l2_dim, i * heads_per, std::min(l2_channels, (i + 1) * heads_per));
+    const size_t begin = l2_channels + (i - normed) * kShortConvBlock;
+    run(0, begin, std::min(channels, begin + kShortConvBlock));
+  }
+};
+
+// Above this y does not fit a last-level cache's share of a core; writes that go past the caches save reading
+// the lines first. In place the lines are there already.
+constexpr size_t kStreamBytes = size_t{32} << 20;
 
 }  // namespace
 
@@ -326,32 +427,44 @@ Impls<ShortConvFns>& short_conv_impls() {
 }
 
 void short_conv_fwd(const ShortConvIn& in, Mat<float> y, float* last, Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
   const size_t each = in.x.cols * (in.width - 1);
-  for_blocks(in.seqs(), in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
-    const size_t first = in.offsets[s], after = in.offsets[s + 1];
-    f.fwd({in.x.row_range(first, after), in.w, in.width, in.silu, in.state ? in.state + s * each : nullptr,
-           y.row_range(first, after), last ? last + s * each : nullptr},
-          begin, end);
+  const bool stream = y.count() * sizeof(float) > kStreamBytes && y.data != in.x.data;
+  par.tasks(in.seqs() * blocks.count(), [&](size_t i) {
+    const size_t s = i / blocks.count(), first = in.offsets[s], after = in.offsets[s + 1];
+    const ShortConvPiece piece{in.x.row_range(first, after),
+                               in.w,
+                               in.width,
+                               in.silu,
+                               in.state ? in.state + s * each : nullptr,
+                               y.row_range(first, after),
+                               last ? last + s * each : nullptr,
+                               stream};
+    blocks.at(i % blocks.count(),
+              [&](size_t l2_dim, size_t begin, size_t end) { f.fwd(piece, l2_dim, begin, end); });
   });
 }
 
 void short_conv_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
                     Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
-  par.blocks(in.x.cols, kShortConvBlock,
-             [&](size_t begin, size_t end) { f.bwd(in, dy, dlast, out, begin, end); });
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
+  par.tasks(blocks.count(), [&](size_t i) {
+    blocks.at(
+        i, [&](size_t l2_dim, size_t begin, size_t end) { f.bwd(in, dy, dlast, out, l2_dim, begin, end); });
+  });
 }
 
 void short_conv_step(const ShortConvStep& in, Mat<float> y, Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
-  for_blocks(in.x.rows, in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
-    f.fwd({in.x.row_range(s, s + 1), in.w, in.width, in.silu, in.states[s], y.row_range(s, s + 1),
-           in.states[s]},
-          begin, end);
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
+  par.tasks(in.x.rows * blocks.count(), [&](size_t i) {
+    const size_t s = i / blocks.count();
+    const ShortConvPiece piece{in.x.row_range(s, s + 1), in.w,         in.width, in.silu, in.states[s],
+                               y.row_range(s, s + 1),    in.states[s], false};
+    blocks.at(i % blocks.count(),
+              [&](size_t l2_dim, size_t begin, size_t end) { f.fwd(piece, l2_dim, begin, end); });
   });
 }
 
