@@ -241,9 +241,9 @@ HWY_INLINE void tile(const Stage& g, size_t n, Sees sees, const float* rows, siz
 
 // Weights of a block of n keys, in g.st.
 template <bool kBackward>
-HWY_NOINLINE void weights(const Stage& g, const float* k, size_t stride, size_t n, Sees sees) {
+HWY_NOINLINE void weights(const Stage& g, const float* k, size_t n, Sees sees) {
   with_kind(g.f.kind, [&]<DeltaKind kKind>(Kind<kKind>) {
-    tile(g, n, sees, k, stride, g.dk, g.wt, g.st,
+    tile(g, n, sees, k, g.ks, g.dk, g.wt, g.st,
          [&](size_t c, size_t seen) { weigh<kKind, kBackward>(g, seen, c, sees); });
   });
 }
@@ -372,34 +372,30 @@ void fwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaFormerOu
     };
     if (writes) start(w, w_rows);
     if (reads) start(r, in.q);
-    const auto block = [&](const float* k, size_t k_stride, const float* u, size_t u_stride, size_t keys) {
+    const auto block = [&](const float* k, const float* u, size_t keys) {
       for (const Stage* g : {&w, &r}) {
         if (!(g == &w ? writes : reads)) continue;
-        weights<false>(*g, k, k_stride, keys, Sees::kAll);
-        gemm_tn(n, s.dv, keys, g->st, g->ld, u, u_stride, g->acc, vs, Into::kAdd);
+        weights<false>(*g, k, keys, Sees::kAll);
+        gemm_tn(n, s.dv, keys, g->st, g->ld, u, vs, g->acc, vs, Into::kAdd);
       }
     };
     if (!in.past.empty())
       for (const KvSegment& seg : in.past[seq])
         for (size_t j = 0; j < seg.count; j += kKeyBlock) {
           const size_t keys = std::min(kKeyBlock, seg.count - j);
-          const float *k = seg.k + j * seg.k_stride + hk, *u = seg.v + j * seg.v_stride + hv;
-          if (n <= kLanes) {  // too few columns to pay for a copy
-            block(k, seg.k_stride, u, seg.v_stride, keys);
-            continue;
+          // Copied even for one column: rows of a head are far apart, and both stages read them.
+          for (size_t i = j; i < j + keys; ++i) {
+            copy_row(seg.k + i * seg.k_stride + hk, m.block_k + (i - j) * ks, s.dk);
+            copy_row(seg.v + i * seg.v_stride + hv, m.block_u + (i - j) * vs, s.dv);
           }
-          for (size_t i = 0; i < keys; ++i) {
-            copy_row(k + i * seg.k_stride, m.block_k + i * ks, s.dk);
-            copy_row(u + i * seg.v_stride, m.block_u + i * vs, s.dv);
-          }
-          block(m.block_k, ks, m.block_u, vs, keys);
+          block(m.block_k, m.block_u, keys);
         }
     float *kc = m.k + t0 * ks, *uc = m.u + t0 * vs;
     if (writes) {
       for (size_t j = 0; j < t0; j += kKeyBlock)
-        block(m.k + j * ks, ks, m.u + j * vs, vs, std::min(kKeyBlock, t0 - j));
+        block(m.k + j * ks, m.u + j * vs, std::min(kKeyBlock, t0 - j));
       // The rest of the sum is over the chunk's own u: a triangular system.
-      weights<false>(w, kc, ks, n, Sees::kBefore);
+      weights<false>(w, kc, n, Sees::kBefore);
       for (size_t c = 0; c < n; ++c) {
         const float a = gate(in.a, row + c, head);
         m.coeff[c] = gate(in.b, row + c, head) * norm(w, c);
@@ -418,7 +414,7 @@ void fwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaFormerOu
     }
     if (reads) {
       if (writes) {
-        weights<false>(r, kc, ks, n, Sees::kUpTo);
+        weights<false>(r, kc, n, Sees::kUpTo);
         gemm_tn(n, s.dv, n, r.st, r.ld, uc, vs, r.acc, vs, Into::kAdd);
       }
       finish(r, row, s.heads, head, out.o, out.lse_read);
@@ -478,10 +474,10 @@ void bwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaFormerSa
       gemm_tn(n, s.dk, keys, g.dt, g.ld, m.k + at * ks, ks, g.dw, ks, Into::kAdd);
     };
     // The chunk itself: what its reads send to u, then back through the system. That completes z = du.
-    weights<true>(r, kc, ks, n, Sees::kUpTo);
+    weights<true>(r, kc, n, Sees::kUpTo);
     gemm_nn(n, s.dv, n, r.st, r.ld, r.up, vs, z, vs, Into::kAdd);
     block_grads(r, t0, n, Sees::kUpTo);
-    weights<true>(w, kc, ks, n, Sees::kBefore);
+    weights<true>(w, kc, n, Sees::kBefore);
     for (size_t c = 0; c < n; ++c) m.coeff[c] = gate(in.b, row + c, head);
     scale_columns(m, w);
     solve_transposed(s, m, n, z);
@@ -499,7 +495,7 @@ void bwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaFormerSa
     for (size_t j = 0; j < t0; j += kKeyBlock)
       for (const Stage* g : {&w, &r}) {
         const size_t keys = std::min(kKeyBlock, t0 - j);
-        weights<true>(*g, m.k + j * ks, ks, keys, Sees::kAll);
+        weights<true>(*g, m.k + j * ks, keys, Sees::kAll);
         gemm_nn(keys, s.dv, n, g->st, g->ld, g->up, vs, m.du + j * vs, vs, Into::kAdd);
         block_grads(*g, j, keys, Sees::kAll);
       }
