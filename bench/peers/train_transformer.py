@@ -96,7 +96,7 @@ def enter_venv(args):
     python = ensure_venv()
     env = os.environ | peer_environment(args.threads)
     env["BRAID_PEER_CPUS"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    os.execve(str(python), [str(python), str(pathlib.Path(__file__).resolve()), *sys.argv[1:]], env)
+    os.execve(str(python), [str(python), str(pathlib.Path(sys.argv[0]).resolve()), *sys.argv[1:]], env)
 
 
 # ---- the peer
@@ -264,16 +264,20 @@ def braid_command(args):
               for x in ("--" + name.replace("_", "-"), str(getattr(args, name))))]
 
 
-def braid_round(args):
-    """Median seconds per step, measured by Braid itself in an environment without the peer's settings."""
+def braid_rows(command):
+    """The JSON lines that a command of Braid prints, run in an environment without the peer's settings."""
     env = {k: v for k, v in os.environ.items() if k not in peer_environment(1) and k != "BRAID_PEER_CPUS"}
     cpus = {int(c) for c in os.environ["BRAID_PEER_CPUS"].split(",")}
-    done = subprocess.run(braid_command(args), env=env, capture_output=True, text=True,
+    done = subprocess.run(command, env=env, capture_output=True, text=True,
                           preexec_fn=lambda: os.sched_setaffinity(0, cpus))  # OpenMP bound this process to one core
     if done.returncode:
-        sys.exit(f"{' '.join(braid_command(args))}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}")
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    rows = [row for row in rows if "tokens_per_second" in row]
+        sys.exit(f"{' '.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def braid_round(args):
+    """Median seconds per step, measured by Braid itself."""
+    rows = [row for row in braid_rows(braid_command(args)) if "tokens_per_second" in row]
     if not rows:
         sys.exit(f"{' '.join(braid_command(args))}\nprinted no object with tokens_per_second")
     return rows[-1]["seconds"], rows[-1]["tokens_per_second"]

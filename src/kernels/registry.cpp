@@ -5,6 +5,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/delta_gates/delta_gates.h"
+#include "kernels/delta_former/delta_former.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -61,6 +62,8 @@ std::span<const OpEntry> all_ops() {
               impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
       OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",
               impls<fast_weight_impls>, fast_weight_check, fast_weight_bench},
+      OpEntry{"delta_former", "delta rule over a key-value memory: five kernels, caches, ragged batches",
+              impls<delta_former_impls>, delta_former_check, delta_former_bench},
   };
   return kOps;
 }

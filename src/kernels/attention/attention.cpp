@@ -195,19 +195,6 @@ HWY_INLINE void zero_outside(float* st, size_t ld, size_t keys, KeyRange r) {
   for (size_t j = r.end; j < keys; ++j) hn::StoreU(hn::Zero(d), d, st + j * ld);
 }
 
-// exp(x) for x <= 0, give or take rounding; what would be below 2^-126 is 0, NaN stays NaN. 15 operations
-// where exp_v needs 24 for its wider range: with heads of 32 the exponentials take as long as the products.
-HWY_INLINE VFull exp_weight(VFull x) {
-  const Full d;
-  const hn::RebindToSigned<Full> di;
-  // x86 gives the second operand if one is NaN. At -88 n is -127, whose power of two below is 0.
-  const VFull c = hn::Max(hn::Set(d, -88.0f), x);
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it, with the exponent's bias of 127, in the low bits.
-  const VFull magic = hn::Set(d, 12582912.0f + 127.0f);
-  const VFull shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
-  return hn::Mul(exp_remainder(d, c, n), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
-}
-
 // Online softmax of one vector of columns: scores at `st` become exp(s - m), m and l are carried on. Returns
 // the factor for what was summed before.
 HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* st, size_t ld, float* m,
