@@ -8,6 +8,7 @@
 
 #include "io/safetensors.h"
 #include "kernels/attention/attention_ref.h"
+#include "kernels/delta_former/delta_former_ref.h"
 #include "kernels/common/compare.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 #include "kernels/l2norm/l2norm_ref.h"
@@ -252,8 +253,70 @@ TEST(Op, AttentionEqualsTheReference) {
       }
       Args more;
       if (window) more = {"--set", "window=3", "--set", "scale=0.9"};
-      expect_op("attention", in, {{{"o", o}}, {{"dq", dq}, {"dk", dk}, {"dv", dv}}}, {"", "tiled", "step"},
+      expect_op("attention", in, {{{"o", o}}, {{"dq", dq}, {"dk", dk}, {"dv", dv}}}, {"", "chunk", "step"},
                 more, "window " + std::to_string(window));
+    }
+}
+
+TEST(Op, DeltaFormerEqualsTheReference) {
+  struct Setting {
+    const char *kappa1, *kappa2;
+    DeltaKind write, read;
+    bool gates, query;
+  };
+  const Setting settings[] = {{"softmax", "softmax", DeltaKind::kSoftmax, DeltaKind::kSoftmax, true, false},
+                              {"linear", "kappa1", DeltaKind::kLinear, DeltaKind::kLinear, true, true},
+                              {"round", "softmax", DeltaKind::kRound, DeltaKind::kSoftmax, false, false}};
+  for (const Batch& b : {kFull, kRagged, kNone})
+    for (const Setting& c : settings) {
+      const size_t H = 2, d = 6;
+      const int64_t B = static_cast<int64_t>(b.B()), T = static_cast<int64_t>(b.T);
+      Inputs in(b);
+      for (const char* name : {"q", "k", "v", "do"}) in.add(name, {B, T, 2, 6}, 0.5);
+      if (c.gates) in.add("a", {B, T, 2}), in.add("b", {B, T, 2}, 0.3);
+      const DeltaFormerShape shape{.heads = 1,
+                                   .dk = d,
+                                   .dv = d,
+                                   .write = delta_kernel(c.write, d, 100),
+                                   .read = delta_kernel(c.read, d, 100),
+                                   .similarity = c.query ? DeltaSimilarity::kQuery : DeltaSimilarity::kKey};
+      std::map<std::string, Doubles> out;
+      for (const char* name : {"o", "u", "dq", "dk", "dv"}) out[name].resize(b.B() * b.T * H * d);
+      if (c.gates) out["da"].resize(b.B() * b.T * H), out["db"].resize(b.B() * b.T * H);
+      for (size_t s = 0; s < b.B(); ++s)
+        for (size_t h = 0; h < H; ++h) {
+          const size_t n = b.lengths[s];
+          const auto take = [&](const char* name, size_t width) {
+            const Doubles all = in.get(name);
+            Doubles one;
+            for (size_t t = 0; !all.empty() && t < n; ++t)
+              for (size_t e = 0; e < width; ++e) one.push_back(all[((s * b.T + t) * H + h) * width + e]);
+            return one;
+          };
+          const Doubles q = take("q", d), k = take("k", d), v = take("v", d), up = take("do", d),
+                        a = take("a", 1), beta = take("b", 1);
+          std::map<std::string, Doubles> one;
+          for (const char* name : {"o", "u", "dq", "dk", "dv"}) one[name].resize(n * d);
+          for (const char* name : {"da", "db"}) one[name].resize(n);
+          const ref::DeltaFormerArgs<double> args{q.data(), k.data(), v.data(), c.gates ? a.data() : nullptr,
+                                                  c.gates ? beta.data() : nullptr};
+          ref::delta_former_fwd<double>(shape, 0, n, args, one["o"].data(), one["u"].data());
+          ref::delta_former_bwd<double>(
+              shape, n, args, one["u"].data(), up.data(), nullptr,
+              {one["dq"].data(), one["dk"].data(), one["dv"].data(), one["da"].data(), one["db"].data()});
+          for (auto& [name, all] : out) {
+            const size_t width = name == "da" || name == "db" ? 1 : d;
+            for (size_t i = 0; i < n * width; ++i)
+              all[((s * b.T + i / width) * H + h) * width + i % width] = one[name][i];
+          }
+        }
+      std::map<std::string, Doubles> gradients;
+      for (const char* name : {"dq", "dk", "dv", "da", "db"})
+        if (out.contains(name)) gradients[name] = out[name], out.erase(name);
+      expect_op("delta_former", in, {out, gradients}, {"", "chunk", "step"},
+                {"--set", fmt::format("kappa1={}", c.kappa1), "--set", fmt::format("kappa2={}", c.kappa2),
+                 "--set", c.query ? "similarity=qk" : "similarity=kk"},
+                c.kappa1);
     }
 }
 
@@ -312,7 +375,7 @@ TEST(Op, ShortConvEqualsTheReference) {
       Args more;
       if (silu) more = {"--set", "silu=1"};
       expect_op("short_conv", in, {{{"y", y}, {"state", last}}, {{"dx", dx}, {"dw", dw}, {"dstate", dstate}}},
-                {"", "whole", "step"}, more, silu ? "silu, state" : "");
+                {"", "chunk", "step"}, more, silu ? "silu, state" : "");
     }
 }
 
@@ -331,7 +394,7 @@ TEST(Op, ThreadsDoNotChangeAByteOfTheFile) {
 
 TEST(Op, ListsAndDocumentsItself) {
   const std::string list = run_braid({"op"}).out;
-  for (const char* op : {"fast_weight", "attention", "selective_scan", "short_conv"}) {
+  for (const char* op : {"fast_weight", "attention", "delta_former", "selective_scan", "short_conv"}) {
     EXPECT_NE(list.find(op), std::string::npos);
     const Finished f = run_braid({"op", op, "--help"});
     EXPECT_EQ(f.code, 0);
@@ -351,7 +414,8 @@ TEST(Op, OptionsThatCannotBeUsed) {
   expect_error(run_braid({"op", "fast_wieght"}), 2, {"'fast_wieght'", "'fast_weight'"});
   expect_error(run_braid({"op", "attention"}), 2, {"--in: is missing", "--out: is missing"});
   const auto with = [](const std::string& op, const Args& more) { return run_braid(op_args(op, more)); };
-  expect_error(with("attention", {"--form", "chunk"}), 2, {"attention has no form 'chunk'", "tiled, step"});
+  expect_error(with("attention", {"--form", "recurrent"}), 2,
+               {"attention has no form 'recurrent'", "chunk, step"});
   expect_error(with("attention", {"--form", "step", "--backward"}), 2, {"step has no backward"});
   expect_error(with("attention", {"--threads", "99999999999999999999"}), 2, {"--threads"});
   expect_error(with("attention", {"--threads", "100000"}), 2, {"--threads", "1024"});

@@ -169,6 +169,42 @@ def attention(c):
     return run
 
 
+def delta_former(c):
+    """Not kappa round: float32 and float64 round a score that is almost a tie to different neighbours."""
+    import torch
+
+    H, d = c.rng.choice([1, 2, 3]), c.rng.randint(1, 70)
+    kappa1 = c.rng.choice(["softmax", "linear", "relu", "exp"])
+    kappa2 = c.rng.choice(["softmax", "linear", "kappa1"])
+    similarity = c.rng.choice(["kk", "qk"])
+    c.tokens("q", H, d, scale=d**-0.5), c.tokens("k", H, d, scale=d**-0.5), c.tokens("v", H, d)
+    if c.maybe():
+        c.tokens("a", H)
+    c.tokens("b", H, f=lambda x: 0.3 * x.sigmoid())
+    c.settings |= {"kappa1": kappa1, "kappa2": kappa2, "similarity": similarity}
+    c.cotangents = {"o": True}
+
+    def weights(name, k, w):
+        """Of every earlier row of k [i, H, d] for one w [H, d]."""
+        s = torch.einsum("ihd,hd->hi", k, w)
+        if name == "softmax":
+            return (s * d**-0.5).softmax(-1) if len(k) else s
+        return {"linear": lambda x: x, "relu": torch.relu, "exp": torch.exp}[name](s)
+
+    def run(x):
+        q, k, v, u, o = x["q"], x["k"], x["v"], [], []
+        for t in range(len(q)):
+            p = weights(kappa1, k[:t], (k if similarity == "kk" else q)[t])
+            m = torch.einsum("hi,ihd->hd", p, torch.stack(u)) if u else torch.zeros_like(v[t])
+            u.append((x["a"][t][:, None] if "a" in x else 1.0) * v[t] - x["b"][t][:, None] * m)
+            p = weights(kappa1 if kappa2 == "kappa1" else kappa2, k[:t + 1], q[t])
+            o.append(torch.einsum("hi,ihd->hd", p, torch.stack(u)))
+        empty = v.new_zeros(0, H, d)
+        return {"o": torch.stack(o) if o else empty, "u": torch.stack(u) if u else empty}
+
+    return run
+
+
 def selective_scan(c):
     import torch
 
@@ -213,7 +249,7 @@ def short_conv(c):
 
 
 # The gradient of a state is asked for even where none is given: it starts as zeros.
-OPS = {"fast_weight": (fast_weight, {"S0": "S"}), "attention": (attention, {}),
+OPS = {"fast_weight": (fast_weight, {"S0": "S"}), "attention": (attention, {}), "delta_former": (delta_former, {}),
        "selective_scan": (selective_scan, {"h0": "h"}), "short_conv": (short_conv, {"state": "state"})}
 
 
@@ -235,7 +271,7 @@ def expected(c, run, states):
     for s, n in enumerate(c.lengths):
         one = run({k: t if c.kind[k] == "shared" else t[s] if c.kind[k] == "state" else t[s, :n] for k, t in leaves.items()})
         for name, value in one.items():
-            tokens = name in ("o", "y")
+            tokens = name in ("o", "u", "y")
             if name not in outs:
                 shape = (c.B, c.T, *value.shape[1:]) if tokens else (c.B, *value.shape)
                 outs[name] = torch.zeros(shape, dtype=torch.float64)

@@ -63,7 +63,7 @@ const CallableOp& attention_op() {
       {whole_setting("window", "0", 0, 1e15,
                      "a query sees itself and the window - 1 tokens before it; 0 = all"),
        number_setting("scale", "", -1e30, 1e30, "factor on the scores; default d^-1/2")},
-      {{"tiled", "whole sequences, no T x T matrix", true},
+      {{"chunk", "whole sequences in tiles, no T x T matrix", true},
        {"step", "one query at a time over the keys so far", false}},
       validate,
       run};

@@ -133,7 +133,8 @@ OpInput lengths_input() {
 }
 
 std::span<const CallableOp* const> all_callable_ops() {
-  static const std::array kOps{&fast_weight_op(), &attention_op(), &selective_scan_op(), &short_conv_op()};
+  static const std::array kOps{&fast_weight_op(), &attention_op(), &delta_former_op(), &selective_scan_op(),
+                               &short_conv_op()};
   return kOps;
 }
 

@@ -71,6 +71,7 @@ struct CallableOp {
 
 const CallableOp& fast_weight_op();
 const CallableOp& attention_op();
+const CallableOp& delta_former_op();
 const CallableOp& selective_scan_op();
 const CallableOp& short_conv_op();
 std::span<const CallableOp* const> all_callable_ops();

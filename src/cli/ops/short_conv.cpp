@@ -58,7 +58,7 @@ const CallableOp& short_conv_op() {
        {"dw", "like w", "gradient of w", true},
        {"dstate", "B D W-1", "gradient of the state before", true}},
       {choice_setting("silu", "0", {"0", "1"}, "1: y = silu of the sum")},
-      {{"whole", "whole sequences", true},
+      {{"chunk", "whole sequences", true},
        {"step", "one call per token on a state that advances in place", false}},
       validate,
       run};
