@@ -112,7 +112,7 @@ int differences(const std::string& op, const Args& more, const std::map<std::str
 }
 
 void expect_op(const std::string& op, const Inputs& in, const Wanted& want, const Args& forms,
-               const Args& more, const std::string& what) {
+               const Args& more, const std::string& what, const Args& backward_forms = {""}) {
   SCOPED_TRACE(op + " " + what);
   in.write(dir() / "in");
   for (const std::string& form : forms) {
@@ -122,9 +122,12 @@ void expect_op(const std::string& op, const Inputs& in, const Wanted& want, cons
   }
   std::map<std::string, Doubles> all = want.outputs;
   all.insert(want.gradients.begin(), want.gradients.end());
-  Args args = more;
-  args.push_back("--backward");
-  EXPECT_EQ(differences(op, args, all, kTolF32Grad), 0) << "backward";
+  for (const std::string& form : backward_forms) {
+    Args args = more;
+    args.push_back("--backward");
+    if (!form.empty()) args.insert(args.end(), {"--form", form});
+    EXPECT_EQ(differences(op, args, all, kTolF32Grad), 0) << "backward " << form;
+  }
 }
 
 struct FastWeightCase {
@@ -209,8 +212,9 @@ TEST(Op, FastWeightEqualsTheReference) {
     Args more{"--set", c.l2norm ? "l2norm=1" : "l2norm=0"};
     if (c.s0) more.push_back("scale=0.7");
     expect_op("fast_weight", in, fast_weight_wanted(in, c, c.s0 ? 0.7 : 1 / std::sqrt(6.0), Hk, Hv, dk, dv),
-              {"", "recurrent", "step"}, more,
-              "decay " + std::to_string(c.decay) + (c.delta ? " delta" : "") + (c.l2norm ? " l2norm" : ""));
+              {"", "auto", "chunk", "recurrent", "step"}, more,
+              "decay " + std::to_string(c.decay) + (c.delta ? " delta" : "") + (c.l2norm ? " l2norm" : ""),
+              {"", "chunk", "recurrent"});
   }
 }
 
@@ -430,6 +434,8 @@ TEST(Op, OptionsThatCannotBeUsed) {
                           "scale=inf", "scale=0.5x"})
     expect_error(with("attention", {"--set", bad}), 2, {"--set", "give a "});
   expect_error(with("short_conv", {"--set", "silu=2"}), 2, {"silu: is '2'", "0 | 1"});
+  expect_error(with("fast_weight", {"--form", "chunks", "--set", "chunk=1000", "l2nrm=1"}), 2,
+               {"auto, chunk, recurrent, step", "chunk: is 1000", "from 0 to 128", "'l2norm'"});
   expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "it has none"});
 }
 
@@ -445,6 +451,8 @@ TEST(Op, FilesThatCannotBeUsed) {
     return run_braid(op_args("fast_weight", more));
   };
   EXPECT_EQ(with(base()).code, 0);
+  EXPECT_EQ(with(base(), {"--form", "chunk", "--set", "chunk=5"}).code, 0);
+  expect_error(with(base(), {"--form", "step", "--set", "chunk=5"}), 1, {"--set chunk", "--form chunk"});
   expect_error(run_braid({"op", "fast_weight", "--in", "/nonexistent/x", "--out", dir() / "out"}), 1,
                {"/nonexistent/x"});
   expect_error(run_braid({"op", "fast_weight", "--in", dir() / "in", "--out", "/nonexistent/x"}), 1,

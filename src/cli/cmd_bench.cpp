@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "base/cpu.h"
@@ -77,8 +78,11 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
   if (!o.json)
     fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form",
                "impl", "n", "ms", "spread", "GFLOP/s", "peak", "GB/s", "mem", "speedup");
+  // Cases come with their data: if --only begins with the name of an op, the others' is not made.
+  const auto fits = [&](const OpEntry& op) { return o.only.starts_with(op.name); };
+  const bool named = std::ranges::any_of(all_ops(), fits);
   for (const OpEntry& op : all_ops()) {
-    if (!op.name.starts_with(prefix)) continue;
+    if (!op.name.starts_with(prefix) || (named && !fits(op) && !op.name.starts_with(o.only))) continue;
     std::vector<BenchCase> cases = op.bench();
     std::erase_if(cases, [&](const BenchCase& c) { return c.name.find(o.only) == std::string::npos; });
     if (cases.empty()) continue;

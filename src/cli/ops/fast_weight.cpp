@@ -13,6 +13,8 @@ void validate(const OpCall& c, std::vector<Problem>& problems) {
   if (c.dim("Hv") % c.dim("Hk") != 0)
     problems.push_back({"v", fmt::format("has {} heads", c.dim("Hv")),
                         fmt::format("give a multiple of the {} heads of k", c.dim("Hk"))});
+  if (c.number("chunk") > 0 && (c.form() == "recurrent" || c.form() == "step"))
+    problems.push_back({"--set chunk", "has no meaning for --form " + c.form(), "use --form chunk"});
 }
 
 FastWeightShape shape_of(const OpCall& c) {
@@ -26,8 +28,10 @@ FastWeightShape shape_of(const OpCall& c) {
     s.decay = c.shape("g").rank() == 1   ? FastWeightDecay::kHead
               : c.shape("g").rank() == 3 ? FastWeightDecay::kToken
                                          : FastWeightDecay::kChannel;
-  s.form = c.form() == "chunk" ? FastWeightForm::kChunk : FastWeightForm::kRecurrent;
-  if (c.is_set("chunk")) s.chunk = static_cast<size_t>(c.number("chunk"));
+  s.form = c.form() == "chunk"  ? FastWeightForm::kChunk
+           : c.form() == "auto" ? FastWeightForm::kAuto
+                                : FastWeightForm::kRecurrent;
+  s.chunk = static_cast<size_t>(c.number("chunk"));
   s.scale = static_cast<float>(c.is_set("scale") ? c.number("scale") : 1 / std::sqrt(c.dim("dk")));
   return s;
 }
@@ -75,16 +79,15 @@ void run(OpCall& c) {
     }
     return;
   }
-  const auto scratch_of = [](size_t n) { return Tensor(DType::kF32, {static_cast<int64_t>(n)}); };
-  Tensor scratch = scratch_of(fast_weight_fwd_scratch(shape, c.par()));
-  fast_weight_fwd(shape, in, o, s_end, c.par(), scratch.as<float>());
+  Tensor fwd_scratch(DType::kF32, {static_cast<int64_t>(fast_weight_fwd_scratch(shape, c.par()))});
+  fast_weight_fwd(shape, in, o, s_end, c.par(), fwd_scratch.as<float>());
   if (!c.backward()) return;
   const std::vector<const float*> ds_end = c.each("dS");
   const std::vector<float*> ds0 = c.each_out("dS0");
   FastWeightGrad grad{
       c.tokens_out("dq"), c.tokens_out("dk"), c.tokens_out("dv"), {}, c.tokens_out("dbeta"), ds0};
   if (g.data) grad.dg = {c.data_out("dg"), g.rows, g.cols};
-  scratch = scratch_of(fast_weight_bwd_scratch(shape, c.offsets(), c.par()));
+  Tensor scratch(DType::kF32, {static_cast<int64_t>(fast_weight_bwd_scratch(shape, c.offsets(), c.par()))});
   fast_weight_bwd(shape, in, c.tokens("do"), ds_end, grad, scratch.as<float>(), c.par());
   if (q) q->backward(grad.dq, c.par()), k->backward(grad.dk, c.par());
 }
@@ -114,11 +117,13 @@ const CallableOp& fast_weight_op() {
        {"dg", "like g", "gradient of g, if given", true},
        {"dbeta", "like beta", "gradient of beta, if given", true},
        {"dS0", "B Hv dk dv", "gradient of the initial state", true}},
-      {number_setting("scale", "", -1e30, 1e30, "factor on q; default dk^-1/2"),
+      {whole_setting("chunk", "0", 0, kFastWeightMaxChunk,
+                     fmt::format("tokens per chunk; 0 = {}", kFastWeightChunk)),
+       number_setting("scale", "", -1e30, 1e30, "factor on q; default dk^-1/2"),
        choice_setting("l2norm", "0", {"0", "1"},
-                      "1: q and k are first divided by sqrt(sum x^2 + 1e-6), per head"),
-       whole_setting("chunk", "16", 1, kFastWeightMaxChunk, "tokens per chunk of the chunk form")},
-      {{"chunk", "some tokens at a time, as matrix products", true},
+                      "1: q and k are first divided by sqrt(sum x^2 + 1e-6), per head")},
+      {{"auto", "chunk or recurrent, whichever is faster for a sequence's length", true},
+       {"chunk", "several tokens at a time, as matrix products", true},
        {"recurrent", "token by token", true},
        {"step", "one call per token on a state that advances in place", false}},
       validate,

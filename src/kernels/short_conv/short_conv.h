@@ -70,8 +70,12 @@ struct ShortConvPiece {
   bool stream;  // y is larger than the caches: writes go past them
 };
 
-// Channels per task: whole heads that are normalised, or channels that are not; at most kShortConvMaxBlock.
-inline constexpr size_t kShortConvBlock = 64, kShortConvMaxBlock = kShortConvMaxL2;
+// Channels per task: whole heads that are normalised, or channels that are not; about an eighth of a row, so
+// that memory is read in long runs and there is work for several threads.
+inline constexpr size_t kShortConvMinBlock = 64, kShortConvMaxBlock = 1024;
+// Larger results do not stay in a last-level cache: they are written past it, which saves reading the lines
+// first. Not in place, where the lines are there already.
+inline constexpr size_t kShortConvStreamBytes = size_t{32} << 20;
 struct ShortConvFns {  // channels [begin, end); heads of l2_dim are normalised, none if it is 0
   void (*fwd)(const ShortConvPiece&, size_t l2_dim, size_t begin, size_t end);
   void (*bwd)(const ShortConvIn&, Mat<const float> dy, const float* dlast, const ShortConvGrad&,

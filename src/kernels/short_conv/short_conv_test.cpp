@@ -120,6 +120,13 @@ TEST(ShortConv, LargeOutputsHaveTheBitsOfSmallOnes) {
     short_conv_fwd(part, pieces.mat().row_range(begin, begin + 700), state.data());
   }
   EXPECT_TRUE(std::ranges::equal(whole.as<float>(), pieces.as<float>()));
+  // The same for dx; over dy it stays in the caches.
+  Tensor dx(DType::kF32, {T, D});
+  std::vector<float> dw(D * W), dw_in_place(D * W);
+  short_conv_bwd(in, whole.mat(), nullptr, {.dx = dx.mat(), .dw = dw.data()}, Par(pool));
+  short_conv_bwd(in, whole.mat(), nullptr, {.dx = whole.mat(), .dw = dw_in_place.data()});
+  EXPECT_TRUE(std::ranges::equal(whole.as<float>(), dx.as<float>()));
+  EXPECT_EQ(dw, dw_in_place);
 }
 
 // NaN in an input must come out, so that divergence shows; it reaches W tokens and one channel.
