@@ -308,7 +308,10 @@ Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const Attenti
                            .offsets = offsets};
   const Var o = e.result(qkv.v.rows, s.heads * s.dv);
   float* lse = e.recording() ? e.arena().take<float>(qkv.v.rows * s.heads).data() : nullptr;
-  attention_packed_fwd(s, in, o.v, lse, e.par());
+  const Arena::Mark mark = e.arena().mark();
+  attention_packed_fwd(s, in, o.v, lse, e.par(),
+                       e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
+  e.arena().release(mark);
   if (e.recording())
     e.tape().record("attention", o.slot, [e, s, in, qkv, o, lse, q, k, v] {
       Tape& t = e.tape();

@@ -65,8 +65,11 @@ struct AttentionGrad {  // all overwritten
   Mat<float> dq, dk, dv;
 };
 
+// scratch: attention_fwd_scratch() numbers, about (dk + dv) times the longest sequence for each thread, for
+// copies of a head's keys; none also works, slower where rows hold many heads. Never changes a bit.
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
-                          Par par = {});
+                          Par par = {}, std::span<float> scratch = {});
+size_t attention_fwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par = {});
 // scratch: attention_bwd_scratch() numbers, about 2 (dk + dv) times the longest sequence for each thread;
 // what is in it does not matter.
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
@@ -77,9 +80,10 @@ size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32
 // A column is one query: column c of a sequence is query row c / group, head kv_head * group + c % group,
 // with group = heads / kv_heads.
 struct AttentionFns {
-  // Columns [begin, end), at most attention_block(shape), of one kv head.
+  // Columns [begin, end) of one kv head; begin is a multiple of attention_block(shape). With scratch the
+  // sequence has one segment, whose rows of this head are first copied there.
   void (*fwd)(const AttentionShape&, Mat<const float> q, const AttentionSeq&, size_t kv_head, size_t begin,
-              size_t end, Mat<float> o, float* lse);
+              size_t end, Mat<float> o, float* lse, float* scratch);
   // Sequence s of the batch, one kv head.
   void (*bwd)(const AttentionShape&, const AttentionPacked&, const AttentionSaved&, Mat<const float> dout,
               const AttentionGrad&, size_t s, size_t kv_head, float* scratch);

@@ -1,6 +1,7 @@
 // What is checked by the tests and by `braid verify`, and what `braid bench kernels` times.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -107,8 +108,9 @@ void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
   const std::string name = p.name();
   std::vector<float> o(p.o.size(), NAN), lse(p.lse.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN),
       dv(p.dv.size(), NAN);
-  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data());
-  std::vector<float> scratch(attention_bwd_scratch(p.shape(), p.offsets), NAN);
+  std::vector<float> scratch(attention_fwd_scratch(p.shape(), p.offsets), NAN);
+  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data(), {}, scratch);
+  scratch.assign(attention_bwd_scratch(p.shape(), p.offsets), NAN);
   attention_packed_bwd(
       p.shape(), p.packed(), {{o.data(), p.rows, p.ow}, lse.data()}, {p.dout.data(), p.rows, p.ow},
       {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}}, scratch);
@@ -182,36 +184,52 @@ struct BenchShape {
   size_t seqs, length, heads, d, window, chunk = 0;
 };
 
+// In memory like a model's: on huge pages.
 struct BenchData {
-  std::vector<float> qkv, o, lse, dout, dqkv, scratch;
+  Tensor qkv, o, lse, dout, dqkv, scratch;
   std::vector<uint32_t> offsets;
 };
 
+Tensor floats(size_t n) { return {DType::kF32, {static_cast<int64_t>(n)}}; }
+
+Tensor random_floats(size_t n, uint64_t seed) {
+  Tensor t = floats(n);
+  std::ranges::copy(random_vector(n, seed), t.as<float>().begin());
+  return t;
+}
+
 void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   const size_t rows = b.seqs * b.length, w = b.heads * b.d;
-  auto data = std::make_shared<BenchData>(BenchData{random_vector(rows * 3 * w, 1),
-                                                    std::vector<float>(rows * w),
-                                                    std::vector<float>(rows * b.heads),
-                                                    random_vector(rows * w, 2),
-                                                    std::vector<float>(rows * 3 * w),
+  auto data = std::make_shared<BenchData>(BenchData{random_floats(rows * 3 * w, 1),
+                                                    floats(rows * w),
+                                                    floats(rows * b.heads),
+                                                    random_floats(rows * w, 2),
+                                                    floats(rows * 3 * w),
                                                     {},
                                                     {}});
   for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
   const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d)),
                              b.chunk};
-  const auto view = [=](std::vector<float>& x, size_t i) {
-    return Mat<float>(x.data() + i * w, rows, w, 3 * w);
+  const auto view = [=](Tensor& x, size_t i) {
+    return Mat<float>(x.as<float>().data() + i * w, rows, w, 3 * w);
+  };
+  const auto numbers = [](Tensor& x) { return x.as<float>().data(); };
+  const auto reserve = [=](Par par) {
+    const size_t n = std::max(attention_fwd_scratch(shape, data->offsets, par),
+                              attention_bwd_scratch(shape, data->offsets, par));
+    if (data->scratch.shape().count() != static_cast<int64_t>(n)) data->scratch = floats(n);
   };
   const auto fwd = [=](Par par) {
+    reserve(par);
     attention_packed_fwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
-                         {data->o.data(), rows, w}, data->lse.data(), par);
+                         {numbers(data->o), rows, w}, numbers(data->lse), par, data->scratch.as<float>());
   };
   const auto both = [=](Par par) {
     fwd(par);
-    data->scratch.resize(attention_bwd_scratch(shape, data->offsets, par));
     attention_packed_bwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
-                         {{data->o.data(), rows, w}, data->lse.data()}, {data->dout.data(), rows, w},
-                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)}, data->scratch, par);
+                         {{numbers(data->o), rows, w}, numbers(data->lse)}, {numbers(data->dout), rows, w},
+                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)},
+                         data->scratch.as<float>(), par);
   };
   double pairs = 0;  // that see each other
   for (size_t i = 0; i < b.length; ++i)
@@ -222,6 +240,40 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   out.push_back({"attention fwd+bwd " + b.name, 3.5 * flops, 0, both});
 }
 
+// One decode step of `seqs` sequences over `tokens` cached tokens each; every key and value is read once.
+void bench_step(size_t seqs, size_t tokens, size_t heads, size_t kv_heads, size_t d,
+                std::vector<BenchCase>& out) {
+  struct Data {
+    Tensor q, k, v, o;
+    std::vector<KvSegment> caches;
+    std::vector<AttentionSeq> seqs;
+  };
+  const size_t w = kv_heads * d, qw = heads * d;
+  const auto make = [=] {
+    auto data = std::make_shared<Data>(Data{random_floats(seqs * qw, 1),
+                                            random_floats(seqs * tokens * w, 2),
+                                            random_floats(seqs * tokens * w, 3),
+                                            floats(seqs * qw),
+                                            {},
+                                            {}});
+    for (size_t i = 0; i < seqs; ++i)
+      data->caches.push_back({data->k.as<float>().data() + i * tokens * w,
+                              data->v.as<float>().data() + i * tokens * w, tokens, 0, w, w});
+    for (size_t i = 0; i < seqs; ++i)
+      data->seqs.push_back({i, 1, static_cast<int64_t>(tokens) - 1, {&data->caches[i], 1}});
+    return data;
+  };
+  const std::string name = fmt::format("attention step {}over {} h{}/{} d{}",
+                                       seqs > 1 ? fmt::format("{}x ", seqs) : "", tokens, heads, kv_heads, d);
+  out.push_back({name, 4.0 * static_cast<double>(seqs * tokens * heads * d),
+                 8.0 * static_cast<double>(seqs * tokens * w),
+                 [=, data = std::shared_ptr<Data>()](Par par) mutable {
+                   if (!data) data = make();  // 268 MB: only if this case is chosen
+                   attention_fwd({heads, kv_heads, d, d, 0, 0.088f}, {data->q.as<float>().data(), seqs, qw},
+                                 data->seqs, {data->o.as<float>().data(), seqs, qw}, nullptr, par);
+                 }});
+}
+
 }  // namespace
 
 std::vector<BenchCase> attention_bench() {
@@ -230,22 +282,10 @@ std::vector<BenchCase> attention_bench() {
   bench_shape({"T2048 h16 d128", 1, 2048, 16, 128, 0}, out);
   bench_shape({"T2048 h16 d128 window 64", 1, 2048, 16, 128, 64}, out);
   bench_shape({"T2048 h16 d128 chunk 64", 1, 2048, 16, 128, 0, 64}, out);
-  // One decode step: 16 query heads over 4 kv heads of 4096 cached tokens.
-  struct Data {
-    std::vector<float> q, k, v, o;
-    KvSegment cache;
-    AttentionSeq seq;
-  };
-  const size_t tokens = 4096, heads = 16, kv_heads = 4, d = 128;
-  auto data = std::make_shared<Data>();
-  data->q = random_vector(heads * d, 1), data->o.resize(heads * d);
-  data->k = random_vector(tokens * kv_heads * d, 2), data->v = random_vector(tokens * kv_heads * d, 3);
-  data->cache = {data->k.data(), data->v.data(), tokens, 0, kv_heads * d, kv_heads * d};
-  data->seq = {0, 1, tokens - 1, {&data->cache, 1}};
-  out.push_back({"attention step over 4096 h16/4 d128", 0, 8.0 * tokens * kv_heads * d, [=](Par par) {
-                   attention_fwd({heads, kv_heads, d, d, 0, 0.088f}, {data->q.data(), 1, heads * d},
-                                 {&data->seq, 1}, {data->o.data(), 1, heads * d}, nullptr, par);
-                 }});
+  bench_step(1, 4096, 16, 4, 128, out);
+  bench_step(1, 32768, 32, 8, 128, out);
+  bench_step(1, 32768, 8, 8, 128, out);
+  bench_step(32, 1024, 32, 8, 128, out);
   return out;
 }
 
