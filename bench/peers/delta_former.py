@@ -9,30 +9,22 @@ PyTorch runs the same maths in plain forms, all with autograd: the whole sequenc
 chunk by chunk (chunks), row by row (rows); "plain" stores kappa2's scores, "sdpa" uses its fused attention. The forms
 are compared with each other before they are timed; ratios are given against each.
 """
-import argparse
 import json
 import math
-import os
-import pathlib
 import statistics
 import sys
 import time
 
-from train_transformer import HERE, braid_rows, enter_venv
+import common
 
 T, HEADS, D, CHUNK = 1024, 8, 64, 128  # as in delta_former_bench()
 
 
 def parse_args():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--rounds", type=int, default=5, help="timed rounds per side")
+    p = common.parser(__doc__, 5)
     p.add_argument("--forms", nargs="+", choices=["full", "chunks", "rows"], default=["full", "chunks"])
-    p.add_argument("--braid", type=pathlib.Path, default=HERE.parent.parent / "build" / "braid")
-    p.add_argument("--json", action="store_true")
     args = p.parse_args()
-    if args.threads < 1 or args.rounds < 1:
-        p.error("--threads and --rounds must be 1 or more")
+    common.positive(p, args, "threads", "rounds")
     return args
 
 
@@ -103,17 +95,7 @@ def seconds(step):
 
 def main():
     args = parse_args()
-    if not os.access(args.braid, os.X_OK):
-        sys.exit(f"{args.braid} is missing: run `make` in {HERE.parent.parent} first")
-    if "BRAID_PEER_CPUS" not in os.environ:
-        enter_venv(args)
-
-    import torch
-
-    torch.set_num_threads(args.threads)
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(f"warning: the machine is busy (load {load:.1f})", file=sys.stderr)
+    torch, load = common.start(args)
     command = [str(args.braid), "bench", "kernels", "--only", "delta_former fwd+bwd", "--threads", str(args.threads),
                "--json"]
     steps = {}
@@ -132,22 +114,22 @@ def main():
         for kernel, peers in steps.items():
             for name, step in peers.items():
                 times[kernel, name].append(seconds(step))
-        for row in braid_rows(command):
+        for row in [] if args.peer_only else common.braid_rows(command):
             for kernel in steps:
                 if row["case"].endswith(" " + kernel):
                     times[kernel, "braid"].append(row["seconds"])
-    if not all(times.values()):
+    if not args.peer_only and not all(times.values()):
         sys.exit(f"{' '.join(command)}\nprinted no case for a kernel")
 
-    medians = {key: statistics.median(x) for key, x in times.items()}
+    medians = {key: statistics.median(x) for key, x in times.items() if x}
     result = {"shape": {"T": T, "heads": HEADS, "d": D}, "threads": args.threads, "torch": torch.__version__,
               "load_before": load, "kernels": {}}
     for kernel, peers in steps.items():
-        braid = medians[kernel, "braid"]
+        braid = medians.get((kernel, "braid"))
         result["kernels"][kernel] = {
             "braid_seconds": braid,
             "torch_seconds": {name: medians[kernel, name] for name in peers},
-            "ratios": {name: medians[kernel, name] / braid for name in peers},
+            "ratios": {name: medians[kernel, name] / braid for name in peers} if braid else None,
         }
     if args.json:
         print(json.dumps(result))
@@ -155,9 +137,9 @@ def main():
     print(f"DeltaFormer forward + backward, T {T}, {HEADS} heads of {D}, {args.threads} threads, torch {torch.__version__}; "
           f"medians of {args.rounds} alternating rounds")
     for kernel, r in result["kernels"].items():
-        print(f"\nkappa1 {kernel}: braid {r['braid_seconds'] * 1e3:.1f} ms")
+        print(f"\nkappa1 {kernel}:" + (f" braid {r['braid_seconds'] * 1e3:.1f} ms" if r["ratios"] else ""))
         for name, s in r["torch_seconds"].items():
-            print(f"  torch {name:12} {s * 1e3:9.1f} ms {r['ratios'][name]:8.1f} x")
+            print(f"  torch {name:12} {s * 1e3:9.1f} ms" + (f" {r['ratios'][name]:8.1f} x" if r["ratios"] else ""))
 
 
 if __name__ == "__main__":

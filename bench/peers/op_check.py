@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-import train_transformer as setup
+import common as setup
 
 LIMIT = {"out": 1e-5, "grad": 5e-5}  # rms, as in src/kernels/common/compare.h
 

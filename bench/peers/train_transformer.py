@@ -9,25 +9,19 @@ The first run makes a virtual environment from requirements.txt. Both sides trai
 tokens: embedding; per layer RMSNorm, causal attention with rotary positions, RMSNorm, SwiGLU; RMSNorm, head.
 PyTorch gets the fastest of its own ways to do this, found by measuring before the rounds start.
 """
-import argparse
 import dataclasses
-import hashlib
 import json
 import math
-import os
-import pathlib
-import platform
 import statistics
-import subprocess
 import sys
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-REQUIREMENTS = HERE / "requirements.txt"
+import common
+from common import log
 
 
 def parse_args():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = common.parser(__doc__, rounds=5)
     p.add_argument("--d-model", type=int, default=128)
     p.add_argument("--layers", type=int, default=2)
     p.add_argument("--heads", type=int, default=4)
@@ -35,68 +29,14 @@ def parse_args():
     p.add_argument("--vocab", type=int, default=256)
     p.add_argument("--batch", type=int, default=1024, help="sequences per step")
     p.add_argument("--length", type=int, default=40, help="tokens per sequence")
-    p.add_argument("--threads", type=int, default=2)
     p.add_argument("--precision", choices=["f32", "bf16"], default="f32")
-    p.add_argument("--rounds", type=int, default=5, help="timed rounds per side")
     p.add_argument("--steps", type=int, default=3, help="PyTorch steps per round, after one that is not timed")
-    p.add_argument("--braid", type=pathlib.Path, default=HERE.parent.parent / "build" / "braid")
-    p.add_argument("--peer-only", action="store_true", help="do not run Braid")
-    p.add_argument("--json", action="store_true")
     a = p.parse_args()
-    for name in ("d_model", "layers", "heads", "vocab", "batch", "length", "threads", "rounds", "steps"):
-        if getattr(a, name) < 1:
-            p.error(f"--{name.replace('_', '-')} must be 1 or more")
+    common.positive(p, a, "d_model", "layers", "heads", "vocab", "batch", "length", "threads", "rounds", "steps")
     if a.d_model % (2 * a.heads):
         p.error(f"--d-model {a.d_model} must be a multiple of 2 x --heads {a.heads}: rotary positions need pairs")
     a.d_ff = a.d_ff or math.ceil(8 * a.d_model / 3 / 256) * 256
     return a
-
-
-# ---- the environment: stage one runs in any Python, stage two inside the virtual environment
-
-
-def venv_folder():
-    local = HERE / ".venv"
-    if local.exists() or os.access(HERE, os.W_OK):
-        return local
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    return cache / "braid" / "peer-venv"
-
-
-def ensure_venv():
-    folder = venv_folder()
-    python, mark = folder / "bin" / "python", folder / "made-from.txt"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + platform.python_version().encode()).hexdigest()
-    if python.exists() and mark.exists() and mark.read_text() == wanted:
-        return python
-    print(f"making {folder} from {REQUIREMENTS.name} (once; some gigabytes)", file=sys.stderr)
-    try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS)], check=True)
-    except subprocess.CalledProcessError as e:
-        sys.exit(f"could not make the virtual environment: {e}\ncheck the network and the free disk space, then try again")
-    mark.write_text(wanted)  # last: an interrupted installation is made again
-    return python
-
-
-def peer_environment(threads):
-    """Threads stay on their cores, and freed memory stays with the process instead of being zeroed by the kernel
-    at every step: glibc gives blocks above 32 MiB back whatever its threshold says, unless mmap is off."""
-    return {
-        "OMP_NUM_THREADS": str(threads),
-        "OMP_PROC_BIND": "close",
-        "OMP_PLACES": "cores",
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-        "MALLOC_TOP_PAD_": str(64 << 20),
-    }
-
-
-def enter_venv(args):
-    python = ensure_venv()
-    env = os.environ | peer_environment(args.threads)
-    env["BRAID_PEER_CPUS"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    os.execve(str(python), [str(python), str(pathlib.Path(sys.argv[0]).resolve()), *sys.argv[1:]], env)
 
 
 # ---- the peer
@@ -235,7 +175,7 @@ def times(step, count):
     return seconds
 
 
-def fastest_variant(args, log):
+def fastest_variant(args):
     """Tries one choice after the other, keeping the best so far; the minimum, as noise only adds."""
     best, best_seconds, tried = Variant(), None, {}
     for name, values in CHOICES.items():
@@ -264,20 +204,9 @@ def braid_command(args):
               for x in ("--" + name.replace("_", "-"), str(getattr(args, name))))]
 
 
-def braid_rows(command):
-    """The JSON lines that a command of Braid prints, run in an environment without the peer's settings."""
-    env = {k: v for k, v in os.environ.items() if k not in peer_environment(1) and k != "BRAID_PEER_CPUS"}
-    cpus = {int(c) for c in os.environ["BRAID_PEER_CPUS"].split(",")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True,
-                          preexec_fn=lambda: os.sched_setaffinity(0, cpus))  # OpenMP bound this process to one core
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
 def braid_round(args):
-    """Median seconds per step, measured by Braid itself."""
-    rows = [row for row in braid_rows(braid_command(args)) if "tokens_per_second" in row]
+    """Median seconds per step and tokens per second, measured by Braid itself."""
+    rows = [row for row in common.braid_rows(braid_command(args)) if "tokens_per_second" in row]
     if not rows:
         sys.exit(f"{' '.join(braid_command(args))}\nprinted no object with tokens_per_second")
     return rows[-1]["seconds"], rows[-1]["tokens_per_second"]
@@ -291,30 +220,14 @@ def summary(rounds):
     seconds, rate = [r[0] for r in rounds], [r[1] for r in rounds]
     middle = statistics.median(rate)
     return {"tokens_per_second": middle, "seconds": statistics.median(seconds),
-            "spread": (max(rate) - min(rate)) / middle, "rounds": rate}
+            "spread": common.spread(rate), "rounds": rate}
 
 
 def main():
     args = parse_args()
-    if not args.peer_only and not os.access(args.braid, os.X_OK):
-        sys.exit(f"{args.braid} is missing: run `make` in {HERE.parent.parent} first, or use --peer-only")
-    if "BRAID_PEER_CPUS" not in os.environ:
-        enter_venv(args)
-
-    import torch
-
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(False)
-
-    def log(text):
-        print(text, file=sys.stderr, flush=True)
-
-    load = os.getloadavg()[0]
-    if load > 0.5:  # OpenMP threads wait for each other at every operation: one taken core stalls them all
-        log(f"warning: the machine is busy (load {load:.1f}); timings will be too slow and scatter")
-    log(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}; "
-        "choosing the peer's fastest variant")
-    variant, tried = fastest_variant(args, log)
+    torch, load = common.start(args)
+    log("choosing the peer's fastest variant")
+    variant, tried = fastest_variant(args)
     step = build_peer(args, variant)
     per_step = args.batch * args.length
 
@@ -332,7 +245,7 @@ def main():
     result = {"model": model, "parameters": step.parameters, "load_before": load,
               "torch": summary(peer) | {"version": torch.__version__, "variant": dataclasses.asdict(variant),
                                         "tried_seconds": tried, "isa": torch.backends.cpu.get_cpu_capability(),
-                                        "environment": peer_environment(args.threads)}}
+                                        "environment": common.peer_environment(args.threads)}}
     if braid:
         result["braid"] = summary(braid) | {"command": braid_command(args)}
         result["ratio"] = result["braid"]["tokens_per_second"] / result["torch"]["tokens_per_second"]

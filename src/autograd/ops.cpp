@@ -157,6 +157,28 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   return y;
 }
 
+Var sigmoid_gate(Exec& e, Var u, Var g) {
+  const OpTimer timer(e.profile(), "gate", false);
+  const SwigluIn in{.g = g.v, .u = u.v, .gate = Gate::kSigmoid};
+  const Var y = e.recording() ? e.result(u.v.rows, u.v.cols) : u;
+  swiglu_fwd(in, y.v, e.par());
+  if (e.recording())
+    e.tape().record("gate", y.slot, [e, in, u, g, y] {
+      Tape& t = e.tape();
+      const Mat<float> dy = t.grad(y.slot), dg = t.take(dy.rows, dy.cols);
+      swiglu_bwd(in, dy, {.dg = dg, .du = dy}, e.par());
+      if (const auto [to, into] = t.target(g.slot); to.data) {
+        if (into == Into::kAdd)
+          add_to(dg, to, e.par());
+        else
+          copy<float>(dg, to);
+      }
+      t.put(dg);
+      t.give(y.slot, u.slot);
+    });
+  return y;
+}
+
 Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o) {
   const OpTimer timer(e.profile(), "rmsnorm", false);
   const Var y = e.result(x.v.rows, x.v.cols);
@@ -286,7 +308,10 @@ Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const Attenti
                            .offsets = offsets};
   const Var o = e.result(qkv.v.rows, s.heads * s.dv);
   float* lse = e.recording() ? e.arena().take<float>(qkv.v.rows * s.heads).data() : nullptr;
-  attention_packed_fwd(s, in, o.v, lse, e.par());
+  const Arena::Mark mark = e.arena().mark();
+  attention_packed_fwd(s, in, o.v, lse, e.par(),
+                       e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
+  e.arena().release(mark);
   if (e.recording())
     e.tape().record("attention", o.slot, [e, s, in, qkv, o, lse, q, k, v] {
       Tape& t = e.tape();

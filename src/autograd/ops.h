@@ -21,6 +21,9 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws);
 // makes it again.
 Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual = {});
 
+// sigmoid(g) * u, an output gate. Without a tape u is overwritten.
+Var sigmoid_gate(Exec& e, Var u, Var g);
+
 struct NormOptions {
   float eps = 1e-6f;
   float offset = 0;   // 1: zero-centred weights

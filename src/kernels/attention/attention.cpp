@@ -39,6 +39,12 @@ constexpr AttentionTile bwd_tile(const AttentionShape& s) {
   return {size_t{64} >> tile_shift(s), size_t{64} >> tile_shift(s)};
 }
 
+// The oldest position that a query at position p may see.
+constexpr int64_t oldest_seen(const AttentionShape& s, int64_t p) {
+  if (s.window) return p - static_cast<int64_t>(s.window) + 1;
+  return s.chunk ? p - p % static_cast<int64_t>(s.chunk) : INT64_MIN;
+}
+
 // Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
 constexpr size_t copy_stride(size_t width) { return (width + 31) / 32 * 32 + 16; }
 
@@ -110,6 +116,11 @@ HWY_INLINE void copy(const float* from, float* to, size_t n, float scale = 1.0f)
   if (n % kLanes) at(Full(), n - kLanes);
 }
 
+HWY_INLINE void copy_rows(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows,
+                          size_t width) {
+  for (size_t i = 0; i < rows; ++i) copy(from + i * from_stride, to + i * to_stride, width);
+}
+
 // Starts reading rows that are needed soon. No gain was measured for short sequences.
 HWY_INLINE void prefetch(const float* p, size_t rows, size_t width, size_t stride) {
   for (size_t i = 0; i < rows; ++i)
@@ -139,9 +150,11 @@ struct Visible {
   HWY_ALIGN float hi[kMaxColumns];
   bool all;  // every column sees every key
 
-  void set(const Columns& cols, int64_t key_first, size_t n, size_t window) {
-    const int64_t keys = static_cast<int64_t>(n), w = static_cast<int64_t>(window);
-    const auto low = [&](int64_t p) { return w ? std::clamp<int64_t>(p - w + 1 - key_first, 0, keys) : 0; };
+  void set(const AttentionShape& s, const Columns& cols, int64_t key_first, size_t n) {
+    const int64_t keys = static_cast<int64_t>(n), key_end = key_first + keys;
+    const auto low = [&](int64_t p) {
+      return std::clamp<int64_t>(oldest_seen(s, p), key_first, key_end) - key_first;
+    };
     const auto high = [&](int64_t p) { return std::clamp<int64_t>(p + 1 - key_first, 0, keys); };
     const int64_t begin = cols.position(0), end = cols.position(cols.n - 1);
     all = high(begin) == keys && low(end) == 0;
@@ -224,20 +237,50 @@ HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* 
   return factor;
 }
 
-// f(k, v, keys, position) for the pieces of at most `step` keys that columns see.
-template <class F>
-HWY_INLINE void for_key_blocks(const AttentionShape& s, const AttentionSeq& seq, size_t kv_head,
-                               const Columns& cols, size_t step, const F& f) {
-  const int64_t last = cols.position(cols.n - 1),
-                first = s.window ? cols.position(0) - static_cast<int64_t>(s.window) + 1 : INT64_MIN;
-  for (const KvSegment& seg : seq.kv) {
-    if (seg.first > last) continue;
-    const size_t end = std::min(seg.count, static_cast<size_t>(last - seg.first) + 1);
-    for (size_t j = seg.first < first ? static_cast<size_t>(first - seg.first) : 0; j < end; j += step)
-      f(seg.k + j * seg.k_stride + kv_head * s.dk, seg.k_stride, seg.v + j * seg.v_stride + kv_head * s.dv,
-        seg.v_stride, std::min(step, end - j), seg.first + static_cast<int64_t>(j));
+// Rows of one kv head's keys and values, from position `first` on.
+struct KeyBlock {
+  const float *k, *v;
+  size_t k_stride, v_stride, keys;
+  int64_t first;
+};
+
+// The keys that columns may see, in blocks of at most `step`; a block without keys ends them.
+class KeyBlocks {
+ public:
+  KeyBlocks(const AttentionShape& s, std::span<const KvSegment> segments, size_t kv_head, const Columns& cols,
+            size_t step)
+      : k_at_(kv_head * s.dk),
+        v_at_(kv_head * s.dv),
+        step_(step),
+        first_(oldest_seen(s, cols.position(0))),
+        last_(cols.position(cols.n - 1)),
+        segments_(segments) {}
+
+  KeyBlock next() {
+    while (j_ >= end_) {
+      if (segments_.empty()) return {};
+      seg_ = segments_.front();
+      segments_ = segments_.subspan(1);
+      end_ = seg_.first > last_ ? 0 : std::min(seg_.count, static_cast<size_t>(last_ - seg_.first) + 1);
+      j_ = seg_.first < first_ ? static_cast<size_t>(first_ - seg_.first) : 0;
+    }
+    const size_t j = j_;
+    j_ = std::min(j + step_, end_);
+    return {seg_.k + j * seg_.k_stride + k_at_,
+            seg_.v + j * seg_.v_stride + v_at_,
+            seg_.k_stride,
+            seg_.v_stride,
+            j_ - j,
+            seg_.first + static_cast<int64_t>(j)};
   }
-}
+
+ private:
+  size_t k_at_, v_at_, step_;
+  int64_t first_, last_;  // positions that may be seen
+  std::span<const KvSegment> segments_;
+  KvSegment seg_ = {};
+  size_t j_ = 0, end_ = 0;
+};
 
 // o and lse of the columns from their running sums; m and l are overwritten.
 HWY_INLINE void finish(const AttentionShape& s, const Columns& cols, const float* acc, size_t stride,
@@ -307,7 +350,7 @@ HWY_INLINE void add_rows(const float* p, const float* rows, size_t stride, size_
 
 // At most a quarter of a vector of columns (decode steps without grouped queries): vectors run along the
 // head, as most lanes of a panel would be empty.
-void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, const Columns& cols,
+void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegment> kv, const Columns& cols,
              size_t kv_head, Mat<float> o, float* lse) {
   constexpr size_t kStep = 32;  // keys: with heads of 128, 16 KB of keys and 16 KB of values
   HWY_ALIGN float qs[kLanes / 4 * kAttentionMaxDim];
@@ -318,14 +361,14 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
   cols.each([&](size_t c, size_t row, size_t head) {
     copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
   });
-  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
-                        int64_t first) {
+  KeyBlocks blocks(s, kv, kv_head, cols, kStep);
+  for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
+    const auto [k, v, k_stride, v_stride, keys, first] = b;
     prefetch(v, keys, s.dv, v_stride);
     for (size_t c = 0; c < cols.n; ++c) {
-      const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
-                    window = static_cast<int64_t>(s.window);
-      const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
-                   lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
+      const int64_t at = cols.position(c), end = first + static_cast<int64_t>(keys);
+      const size_t lo = static_cast<size_t>(std::clamp(oldest_seen(s, at), first, end) - first),
+                   hi = static_cast<size_t>(std::clamp(at + 1, first, end) - first);
       if (lo >= hi) continue;
       const size_t n = hi - lo;
       dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
@@ -345,17 +388,15 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
         });
       add_rows(p, v + lo * v_stride, v_stride, s.dv, n, out);
     }
-  };
-  for_key_blocks(s, seq, kv_head, cols, kStep, tile);
+  }
   finish(s, cols, acc, s.dv, m, l, o, lse);
 }
 
-void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head, size_t begin,
-         size_t end, Mat<float> o, float* lse) {
+// The columns of one block. kv_head: which head of the segments' rows.
+void fwd_block(const AttentionShape& s, Mat<const float> q, std::span<const KvSegment> kv,
+               const Columns& cols, size_t kv_head, Mat<float> o, float* lse) {
   const Full d;
-  const size_t group = s.heads / s.kv_heads;
-  const Columns cols{seq.begin, begin, end - begin, group, kv_head * group, seq.first};
-  if (4 * cols.n <= kLanes) return fwd_few(s, q, seq, cols, kv_head, o, lse);
+  if (4 * cols.n <= kLanes) return fwd_few(s, q, kv, cols, kv_head, o, lse);
   const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
   Arena arena;
   float* qt = arena.take(padded * s.dk);
@@ -371,18 +412,18 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   std::fill_n(m, padded, -HUGE_VALF);
   std::fill_n(l, padded, 0.0f);
   Visible vis;
-  // Copies pay when several panels read the keys: cached rows are often a multiple of 4 KiB apart.
-  const bool copies = cols.n > 4 * kPanel;
-  const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
-                        int64_t first) {
-    vis.set(cols, first, keys, s.window);
-    if (copies) {
-      for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
-      for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
-      k = k_copy, k_stride = q_stride, v = v_copy, v_stride = o_stride;
+  KeyBlocks blocks(s, kv, kv_head, cols, fwd_tile(s).keys);
+  for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
+    vis.set(s, cols, b.first, b.keys);
+    // Copies pay when several panels read rows that are a multiple of 4 KiB apart, as cached ones often are.
+    if (cols.n > 4 * kPanel && b.k_stride != q_stride) {
+      copy_rows(b.k, b.k_stride, k_copy, q_stride, b.keys, s.dk);
+      copy_rows(b.v, b.v_stride, v_copy, o_stride, b.keys, s.dv);
+      b.k = k_copy, b.k_stride = q_stride, b.v = v_copy, b.v_stride = o_stride;
     } else {
-      prefetch(v, keys, s.dv, v_stride);
+      prefetch(b.v, b.keys, s.dv, b.v_stride);
     }
+    const auto [k, v, k_stride, v_stride, keys, first] = b;
     for (size_t c = 0; c < cols.n; c += kPanel) {
       const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
       const KeyRange r = visible_keys(vis, keys, c, width);
@@ -401,28 +442,40 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
                      {std::max(own.begin, r.begin) - r.begin, std::max(own.end, r.begin) - r.begin});
       }
       float* to = acc + c * o_stride;
-      const float* p = st + r.begin * kPanel;
-      if (!started[c / kPanel]) {
-        started[c / kPanel] = true;
-        gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
-                Into::kOverwrite);
-        continue;
-      }
-      if (rescale)
+      if (rescale && started[c / kPanel])
         for (size_t i = 0; i < width; ++i)
           for_lanes(s.dv, [&](auto t, size_t e) {
             float* x = to + i * o_stride + e;
             hn::StoreU(hn::Mul(hn::LoadU(t, x), hn::Set(t, factor[i])), t, x);
           });
-      gemm_tn(width, s.dv, r.end - r.begin, p, kPanel, v + r.begin * v_stride, v_stride, to, o_stride,
-              Into::kAdd);
+      gemm_tn(width, s.dv, r.end - r.begin, st + r.begin * kPanel, kPanel, v + r.begin * v_stride, v_stride,
+              to, o_stride, started[c / kPanel] ? Into::kAdd : Into::kOverwrite);
+      started[c / kPanel] = true;
     }
-  };
-  for_key_blocks(s, seq, kv_head, cols, fwd_tile(s).keys, tile);
+  }
   for (size_t c = 0; c < cols.n; c += kPanel)
     if (!started[c / kPanel])
       for (size_t i = c; i < std::min(c + kPanel, cols.n); ++i) std::fill_n(acc + i * o_stride, s.dv, 0.0f);
   finish(s, cols, acc, o_stride, m, l, o, lse);
+}
+
+void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head, size_t begin,
+         size_t end, Mat<float> o, float* lse, float* scratch) {
+  const size_t group = s.heads / s.kv_heads, block = fwd_tile(s).columns;
+  std::span<const KvSegment> kv = seq.kv;
+  KvSegment dense;
+  if (scratch) {
+    dense = kv[0];
+    dense.k = scratch, dense.k_stride = copy_stride(s.dk);
+    dense.v = scratch + dense.count * dense.k_stride, dense.v_stride = copy_stride(s.dv);
+    copy_rows(kv[0].k + kv_head * s.dk, kv[0].k_stride, scratch, dense.k_stride, dense.count, s.dk);
+    copy_rows(kv[0].v + kv_head * s.dv, kv[0].v_stride, scratch + dense.count * dense.k_stride,
+              dense.v_stride, dense.count, s.dv);
+    kv = {&dense, 1};
+  }
+  for (; begin < end; begin += block)
+    fwd_block(s, q, kv, {seq.begin, begin, std::min(block, end - begin), group, kv_head * group, seq.first},
+              scratch ? 0 : kv_head, o, lse);
 }
 
 // Scores at `st` become p, dp at `dt` becomes ds, for one vector of columns.
@@ -461,14 +514,11 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     float* v = k + rows * k_stride;
     dk = {v + rows * v_stride, rows, s.dk, k_stride};
     dv = {dk.data + rows * k_stride, rows, s.dv, v_stride};
-    for (size_t i = 0; i < rows; ++i) {
-      copy(kv.k + i * kv.k_stride, k + i * k_stride, s.dk);
-      copy(kv.v + i * kv.v_stride, v + i * v_stride, s.dv);
-    }
+    copy_rows(kv.k, kv.k_stride, k, k_stride, rows, s.dk);
+    copy_rows(kv.v, kv.v_stride, v, v_stride, rows, s.dv);
     std::fill_n(dk.data, rows * (k_stride + v_stride), 0.0f);
     kv = {k, v, rows, 0, k_stride, v_stride};
   }
-  const AttentionSeq keys_of{row0, rows, 0, {&kv, 1}};
   Arena arena;
   float* q = arena.take(block * k_stride);
   float* qt = arena.take(round_up(block, kPanel) * s.dk);
@@ -497,9 +547,10 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     });
     for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
     for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
-    const auto tile = [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys,
-                          int64_t first) {
-      vis.set(cols, first, keys, s.window);
+    KeyBlocks blocks(s, {&kv, 1}, 0, cols, max_keys);
+    for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
+      const auto [k, v, ldk, ldv, keys, first] = b;
+      vis.set(s, cols, first, keys);
       for (size_t c = 0; c < cols.n; c += kPanel) {
         const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
         const KeyRange r = visible_keys(vis, keys, c, width);
@@ -532,16 +583,14 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
         gemm_nn(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride, k_stride, dk.row(at),
                 dk.stride, into);
       }
-    };
-    for_key_blocks(s, keys_of, 0, cols, max_keys, tile);
+    }
     cols.each([&](size_t c, size_t row, size_t head) {
       copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk, s.scale);
     });
   }
-  for (size_t i = 0; !single && i < rows; ++i) {
-    copy(dk.row(i), dk_out.row(i), s.dk);
-    copy(dv.row(i), dv_out.row(i), s.dv);
-  }
+  if (single) return;
+  copy_rows(dk.data, dk.stride, dk_out.data, dk_out.stride, rows, s.dk);
+  copy_rows(dv.data, dv.stride, dv_out.data, dv_out.stride, rows, s.dv);
 }
 
 constexpr AttentionFns kFns{fwd, bwd};
@@ -568,7 +617,7 @@ void scatter(const std::vector<float>& from, Mat<float> to, size_t row, size_t r
 }
 
 void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head,
-             size_t begin, size_t end, Mat<float> o, float* lse) {
+             size_t begin, size_t end, Mat<float> o, float* lse, float*) {
   std::vector<float> k, v;
   std::vector<int64_t> at;
   for (const KvSegment& seg : seq.kv)
@@ -580,7 +629,7 @@ void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
       at.push_back(seg.first + static_cast<int64_t>(j));
     }
   const size_t group = s.heads / s.kv_heads;
-  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale};
+  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
   for (size_t c = begin; c < end; ++c) {
     const size_t row = seq.begin + c / group, head = kv_head * group + c % group;
     ref::attention_fwd<float>(dims, q.row(row) + head * s.dk, k.data(), v.data(), 1, at.size(),
@@ -593,7 +642,7 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
              Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.heads / s.kv_heads;
   const size_t qw = group * s.dk, ow = group * s.dv;
-  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale};
+  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
   std::vector<float> dq(n * qw), dk(n * s.dk), dv(n * s.dv);
   ref::attention_bwd<float>(
       dims, dense(in.q, row, n, kv_head * qw, qw).data(), dense(in.k, row, n, kv_head * s.dk, s.dk).data(),
@@ -608,6 +657,7 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
 constexpr AttentionFns kRefFns{ref_fwd, ref_bwd};
 
 const AttentionFns& fns_for(const AttentionShape& s) {
+  check(s.window == 0 || s.chunk == 0, "attention: window and chunk exclude each other");
   return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
 }
 
@@ -616,25 +666,47 @@ size_t tasks_at_once(const AttentionShape& s, size_t total, Par par) {
   return total >= 16 * s.kv_heads * static_cast<size_t>(par.threads()) ? s.kv_heads : 1;
 }
 
-// run(sequence, kv head, first column, end column) for every block of every sequence. Threads take the next
-// block when they are free: blocks differ in cost, as later queries see more keys, hence also last first.
+// run(worker, sequence, kv head, first column, end column) for every piece of every sequence: a block, or if
+// `whole` all columns. Threads take the next piece when they are free: blocks differ in cost, as later
+// queries see more keys, hence also last first.
 template <class Count, class Run>
-void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, Par par, const Run& run) {
+void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, bool whole, Par par,
+                const Run& run) {
   const size_t group = s.heads / s.kv_heads, block = attention_block(s);
-  const auto blocks = [&](size_t i) { return (count(i) * group + block - 1) / block; };
+  const auto blocks = [&](size_t i) {
+    const size_t n = (count(i) * group + block - 1) / block;
+    return whole ? std::min<size_t>(n, 1) : n;
+  };
   size_t total = 0;
   for (size_t i = 0; i < seqs; ++i) total += blocks(i) * s.kv_heads;
   const size_t step = tasks_at_once(s, total, par);
   std::atomic<size_t> next{0};
-  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t) {
+  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t worker) {
     size_t seq = 0, before = 0;
     for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
       for (size_t i = first; i < std::min(total, first + step); ++i) {
         while (i - before >= blocks(seq) * s.kv_heads) before += blocks(seq++) * s.kv_heads;
-        const size_t b = blocks(seq), at = (b - 1 - (i - before) % b) * block;
-        run(seq, (i - before) / b, at, std::min(at + block, count(seq) * group));
+        const size_t b = blocks(seq), columns = count(seq) * group, at = (b - 1 - (i - before) % b) * block;
+        run(worker, seq, (i - before) / b, at, whole ? columns : std::min(at + block, columns));
       }
   });
+}
+
+size_t longest(std::span<const uint32_t> offsets) {
+  size_t n = 0;
+  for (size_t i = 1; i < offsets.size(); ++i) n = std::max<size_t>(n, offsets[i] - offsets[i - 1]);
+  return n;
+}
+
+size_t fwd_scratch_per_thread(const AttentionShape& s, std::span<const uint32_t> offsets) {
+  const size_t rows = longest(offsets);
+  // A single block reads its keys once: nothing to gain.
+  if (rows * (s.heads / s.kv_heads) <= attention_block(s)) return 0;
+  return rows * (copy_stride(s.dk) + copy_stride(s.dv));
+}
+
+size_t bwd_scratch_per_thread(const AttentionShape& s, std::span<const uint32_t> offsets) {
+  return longest(offsets) * 2 * (copy_stride(s.dk) + copy_stride(s.dv));
 }
 
 }  // namespace
@@ -652,33 +724,34 @@ void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<co
                    Mat<float> o, float* lse, Par par) {
   const AttentionFns& f = fns_for(shape);
   for_blocks(
-      shape, seqs.size(), [&](size_t s) { return seqs[s].count; }, par,
-      [&](size_t s, size_t kv_head, size_t begin, size_t end) {
-        f.fwd(shape, q, seqs[s], kv_head, begin, end, o, lse);
+      shape, seqs.size(), [&](size_t s) { return seqs[s].count; }, false, par,
+      [&](size_t, size_t s, size_t kv_head, size_t begin, size_t end) {
+        f.fwd(shape, q, seqs[s], kv_head, begin, end, o, lse, nullptr);
       });
 }
 
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
-                          Par par) {
+                          Par par, std::span<float> scratch) {
   const AttentionFns& f = fns_for(shape);
   const auto count = [&](size_t s) { return in.offsets[s + 1] - in.offsets[s]; };
-  for_blocks(shape, in.seqs(), count, par, [&](size_t s, size_t kv_head, size_t begin, size_t end) {
+  const size_t threads = static_cast<size_t>(par.threads()), each = fwd_scratch_per_thread(shape, in.offsets);
+  check(scratch.empty() || scratch.size() >= each * threads, "attention_packed_fwd: scratch too small");
+  // Whole heads need copies of their keys only once, but are many only if the threads then share them evenly.
+  const bool whole =
+      each > 0 && !scratch.empty() && (threads == 1 || in.seqs() * shape.kv_heads >= 4 * threads);
+  const auto run = [&](size_t worker, size_t s, size_t kv_head, size_t begin, size_t end) {
     const size_t row = in.offsets[s];
     const KvSegment all{in.k.row(row), in.v.row(row), count(s), 0, in.k.stride, in.v.stride};
-    f.fwd(shape, in.q, {row, count(s), 0, {&all, 1}}, kv_head, begin, end, o, lse);
-  });
+    const bool copies = whole && end - begin > attention_block(shape);
+    f.fwd(shape, in.q, {row, count(s), 0, {&all, 1}}, kv_head, begin, end, o, lse,
+          copies ? scratch.data() + worker * each : nullptr);
+  };
+  for_blocks(shape, in.seqs(), count, whole, par, run);
 }
 
-namespace {
-
-size_t bwd_scratch_per_thread(const AttentionShape& shape, std::span<const uint32_t> offsets) {
-  size_t longest = 0;
-  for (size_t i = 1; i < offsets.size(); ++i)
-    longest = std::max<size_t>(longest, offsets[i] - offsets[i - 1]);
-  return longest * 2 * (copy_stride(shape.dk) + copy_stride(shape.dv));
+size_t attention_fwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par) {
+  return fwd_scratch_per_thread(shape, offsets) * static_cast<size_t>(par.threads());
 }
-
-}  // namespace
 
 size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par) {
   return bwd_scratch_per_thread(shape, offsets) * static_cast<size_t>(par.threads());

@@ -1,7 +1,8 @@
-// attention - causal softmax attention with grouped queries and a sliding window.
+// attention - causal softmax attention with grouped queries and a sliding window or chunks.
 //   o_i = sum_j p_ij v_j     p_ij = exp(scale q_i . k_j - lse_i)     lse_i = log sum_j exp(scale q_i . k_j)
-// over the keys j a query at position i sees: j <= i, and i - j < window unless window is 0. Query head h
-// reads kv head h / (heads / kv_heads). A query that sees nothing gives o = 0, lse = -inf.
+// over the keys j a query at position i sees: j <= i, and with a window i - j < window, with chunks
+// j >= i - i % chunk. Query head h reads kv head h / (heads / kv_heads). A query that sees nothing gives
+// o = 0, lse = -inf.
 // arXiv:1706.03762 eq. (1), computed in tiles as in arXiv:2205.14135; no T x T matrix is ever stored.
 // Symbols: docs/notation.md   Backward and tiling: docs/math/attention.md
 #pragma once
@@ -21,6 +22,7 @@ struct AttentionShape {
   size_t dk, dv;           // above kAttentionMaxDim only the reference runs
   size_t window = 0;       // 0 = all; else a query sees itself and the window - 1 positions before it
   float scale = 1;
+  size_t chunk = 0;  // 0 = off; else a query sees nothing before its own chunk of positions. Not with window
 };
 inline constexpr size_t kAttentionMaxDim = 512;
 
@@ -33,8 +35,8 @@ struct KvSegment {
   size_t k_stride, v_stride;
 };
 
-// Rows begin .. begin + count - 1 of q and o, at positions first ..; their keys, which include their own, lie
-// in any number of segments in any order (rings, pages).
+// Rows begin .. begin + count - 1 of q and o, at positions first >= 0 ..; their keys, which include their
+// own, lie in any number of segments in any order (rings, pages).
 struct AttentionSeq {
   size_t begin, count;
   int64_t first;
@@ -63,8 +65,11 @@ struct AttentionGrad {  // all overwritten
   Mat<float> dq, dk, dv;
 };
 
+// scratch: attention_fwd_scratch() numbers, about (dk + dv) times the longest sequence for each thread, for
+// copies of a head's keys; none also works, slower where rows hold many heads. Never changes a bit.
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
-                          Par par = {});
+                          Par par = {}, std::span<float> scratch = {});
+size_t attention_fwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par = {});
 // scratch: attention_bwd_scratch() numbers, about 2 (dk + dv) times the longest sequence for each thread;
 // what is in it does not matter.
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
@@ -75,9 +80,10 @@ size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32
 // A column is one query: column c of a sequence is query row c / group, head kv_head * group + c % group,
 // with group = heads / kv_heads.
 struct AttentionFns {
-  // Columns [begin, end), at most attention_block(shape), of one kv head.
+  // Columns [begin, end) of one kv head; begin is a multiple of attention_block(shape). With scratch the
+  // sequence has one segment, whose rows of this head are first copied there.
   void (*fwd)(const AttentionShape&, Mat<const float> q, const AttentionSeq&, size_t kv_head, size_t begin,
-              size_t end, Mat<float> o, float* lse);
+              size_t end, Mat<float> o, float* lse, float* scratch);
   // Sequence s of the batch, one kv head.
   void (*bwd)(const AttentionShape&, const AttentionPacked&, const AttentionSaved&, Mat<const float> dout,
               const AttentionGrad&, size_t s, size_t kv_head, float* scratch);

@@ -1,6 +1,7 @@
 // What is checked by the tests and by `braid verify`, and what `braid bench kernels` times.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -14,10 +15,11 @@ struct Case {
   std::vector<uint32_t> lengths;
   size_t heads, kv_heads, dk, dv, window;
   float scale;
+  size_t chunk = 0;
 };
 
 // Lengths around the vectors, panels and tiles (8, 16, 64, 128), heads that are no multiple of a vector, and
-// windows that end inside, at and beyond a tile.
+// windows and chunks that end inside, at and beyond a tile.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {{1}, 1, 1, 8, 8, 0, 0.35f},
@@ -34,6 +36,11 @@ const std::vector<Case>& cases() {
       {{65}, 2, 1, 8, 8, 100, 0.35f},
       {{0, 3, 40, 0, 0, 65, 1, 17}, 4, 4, 32, 32, 0, 0.18f},
       {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 33, 0.3f},
+      {{65}, 2, 1, 8, 8, 0, 0.35f, 1},
+      {{130}, 4, 2, 60, 32, 0, 0.13f, 8},
+      {{300}, 2, 2, 32, 60, 0, 0.18f, 64},
+      {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 0, 0.3f, 33},
+      {{65}, 2, 1, 8, 8, 0, 0.35f, 100},
       {{200}, 1, 1, 200, 130, 0, 0.07f},
       {{90}, 2, 1, 512, 500, 40, 0.04f},
       {{300}, 3, 1, 16, 16, 0, 0.25f},
@@ -66,7 +73,7 @@ struct Problem {
     };
     const std::vector<double> qd = part(0, qw), kd = part(qw, kw), vd = part(qw + kw, vw),
                               dod = to_double(dout);
-    const ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale};
+    const ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk};
     for (size_t s = 0; s < c.lengths.size(); ++s) {
       const size_t at = offsets[s], n = c.lengths[s];
       const double *q = qd.data() + at * qw, *k = kd.data() + at * kw, *v = vd.data() + at * vw;
@@ -76,13 +83,21 @@ struct Problem {
                                  dv.data() + at * vw);
     }
     // A query that sees only itself has p = 1: no gradient but rounding.
-    if (c.window == 1 || c.lengths == std::vector<uint32_t>{1}) {
+    if (c.window == 1 || c.chunk == 1 || c.lengths == std::vector<uint32_t>{1}) {
       std::fill(dq.begin(), dq.end(), 0.0);
       std::fill(dk.begin(), dk.end(), 0.0);
     }
   }
 
-  AttentionShape shape() const { return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale}; }
+  AttentionShape shape() const { return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk}; }
+  std::string name() const {
+    std::string s;
+    for (const uint32_t n : c.lengths) s += fmt::format("{}{}", s.empty() ? "" : ",", n);
+    s += fmt::format(" h{}/{} d{}/{} ", c.heads, c.kv_heads, c.dk, c.dv);
+    if (c.window) s += fmt::format("window {} ", c.window);
+    if (c.chunk) s += fmt::format("chunk {} ", c.chunk);
+    return s;
+  }
   Mat<const float> view(size_t begin, size_t width) const {
     return {qkv.data() + begin, rows, width, qw + kw + vw};
   }
@@ -90,13 +105,12 @@ struct Problem {
 };
 
 void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
-  std::string name;
-  for (const uint32_t n : p.c.lengths) name += fmt::format("{}{}", name.empty() ? "" : ",", n);
-  name += fmt::format(" h{}/{} d{}/{} window {} ", p.c.heads, p.c.kv_heads, p.c.dk, p.c.dv, p.c.window);
+  const std::string name = p.name();
   std::vector<float> o(p.o.size(), NAN), lse(p.lse.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN),
       dv(p.dv.size(), NAN);
-  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data());
-  std::vector<float> scratch(attention_bwd_scratch(p.shape(), p.offsets), NAN);
+  std::vector<float> scratch(attention_fwd_scratch(p.shape(), p.offsets), NAN);
+  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data(), {}, scratch);
+  scratch.assign(attention_bwd_scratch(p.shape(), p.offsets), NAN);
   attention_packed_bwd(
       p.shape(), p.packed(), {{o.data(), p.rows, p.ow}, lse.data()}, {p.dout.data(), p.rows, p.ow},
       {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}}, scratch);
@@ -130,8 +144,7 @@ struct Cache {
 // The sequence cut at every position into two pieces, and as single steps, equals the whole.
 void check_cached(const Case& c, std::vector<CheckRow>& rows) {
   const Problem p(c);
-  const std::string name =
-      fmt::format("{} h{}/{} d{}/{} window {} ", p.rows, c.heads, c.kv_heads, c.dk, c.dv, c.window);
+  const std::string name = p.name();
   const auto run = [&](std::vector<float>& o, size_t begin, size_t end, size_t pieces) {
     const Cache cache(p, end, pieces);
     const AttentionSeq seq{begin, end - begin, static_cast<int64_t>(begin), cache.segments};
@@ -159,6 +172,8 @@ std::vector<CheckRow> attention_check() {
   for (const Case& c : cases()) check_packed(Problem(c), rows);
   check_cached({{70}, 2, 2, 8, 12, 0, 0.35f}, rows);
   check_cached({{40}, 4, 1, 32, 32, 7, 0.18f}, rows);
+  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f, 16}, rows);
+  check_cached({{40}, 4, 1, 32, 32, 0, 0.18f, 7}, rows);
   return rows;
 }
 
@@ -166,46 +181,97 @@ namespace {
 
 struct BenchShape {
   std::string name;
-  size_t seqs, length, heads, d, window;
+  size_t seqs, length, heads, d, window, chunk = 0;
 };
 
+// In memory like a model's: on huge pages.
 struct BenchData {
-  std::vector<float> qkv, o, lse, dout, dqkv, scratch;
+  Tensor qkv, o, lse, dout, dqkv, scratch;
   std::vector<uint32_t> offsets;
 };
 
+Tensor floats(size_t n) { return {DType::kF32, {static_cast<int64_t>(n)}}; }
+
+Tensor random_floats(size_t n, uint64_t seed) {
+  Tensor t = floats(n);
+  std::ranges::copy(random_vector(n, seed), t.as<float>().begin());
+  return t;
+}
+
 void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   const size_t rows = b.seqs * b.length, w = b.heads * b.d;
-  auto data = std::make_shared<BenchData>(BenchData{random_vector(rows * 3 * w, 1),
-                                                    std::vector<float>(rows * w),
-                                                    std::vector<float>(rows * b.heads),
-                                                    random_vector(rows * w, 2),
-                                                    std::vector<float>(rows * 3 * w),
+  auto data = std::make_shared<BenchData>(BenchData{random_floats(rows * 3 * w, 1),
+                                                    floats(rows * w),
+                                                    floats(rows * b.heads),
+                                                    random_floats(rows * w, 2),
+                                                    floats(rows * 3 * w),
                                                     {},
                                                     {}});
   for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
-  const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d))};
-  const auto view = [=](std::vector<float>& x, size_t i) {
-    return Mat<float>(x.data() + i * w, rows, w, 3 * w);
+  const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d)),
+                             b.chunk};
+  const auto view = [=](Tensor& x, size_t i) {
+    return Mat<float>(x.as<float>().data() + i * w, rows, w, 3 * w);
+  };
+  const auto numbers = [](Tensor& x) { return x.as<float>().data(); };
+  const auto reserve = [=](Par par) {
+    const size_t n = std::max(attention_fwd_scratch(shape, data->offsets, par),
+                              attention_bwd_scratch(shape, data->offsets, par));
+    if (data->scratch.shape().count() != static_cast<int64_t>(n)) data->scratch = floats(n);
   };
   const auto fwd = [=](Par par) {
+    reserve(par);
     attention_packed_fwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
-                         {data->o.data(), rows, w}, data->lse.data(), par);
+                         {numbers(data->o), rows, w}, numbers(data->lse), par, data->scratch.as<float>());
   };
   const auto both = [=](Par par) {
     fwd(par);
-    data->scratch.resize(attention_bwd_scratch(shape, data->offsets, par));
     attention_packed_bwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
-                         {{data->o.data(), rows, w}, data->lse.data()}, {data->dout.data(), rows, w},
-                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)}, data->scratch, par);
+                         {{numbers(data->o), rows, w}, numbers(data->lse)}, {numbers(data->dout), rows, w},
+                         {view(data->dqkv, 0), view(data->dqkv, 1), view(data->dqkv, 2)},
+                         data->scratch.as<float>(), par);
   };
   double pairs = 0;  // that see each other
   for (size_t i = 0; i < b.length; ++i)
-    pairs += static_cast<double>(b.window ? std::min(b.window, i + 1) : i + 1);
+    pairs += static_cast<double>(b.chunk ? i % b.chunk + 1 : b.window ? std::min(b.window, i + 1) : i + 1);
   // Two products of d numbers forward, five backward.
   const double flops = 4.0 * static_cast<double>(b.d * b.heads * b.seqs) * pairs;
   out.push_back({"attention fwd " + b.name, flops, 0, fwd});
   out.push_back({"attention fwd+bwd " + b.name, 3.5 * flops, 0, both});
+}
+
+// One decode step of `seqs` sequences over `tokens` cached tokens each; every key and value is read once.
+void bench_step(size_t seqs, size_t tokens, size_t heads, size_t kv_heads, size_t d,
+                std::vector<BenchCase>& out) {
+  struct Data {
+    Tensor q, k, v, o;
+    std::vector<KvSegment> caches;
+    std::vector<AttentionSeq> seqs;
+  };
+  const size_t w = kv_heads * d, qw = heads * d;
+  const auto make = [=] {
+    auto data = std::make_shared<Data>(Data{random_floats(seqs * qw, 1),
+                                            random_floats(seqs * tokens * w, 2),
+                                            random_floats(seqs * tokens * w, 3),
+                                            floats(seqs * qw),
+                                            {},
+                                            {}});
+    for (size_t i = 0; i < seqs; ++i)
+      data->caches.push_back({data->k.as<float>().data() + i * tokens * w,
+                              data->v.as<float>().data() + i * tokens * w, tokens, 0, w, w});
+    for (size_t i = 0; i < seqs; ++i)
+      data->seqs.push_back({i, 1, static_cast<int64_t>(tokens) - 1, {&data->caches[i], 1}});
+    return data;
+  };
+  const std::string name = fmt::format("attention step {}over {} h{}/{} d{}",
+                                       seqs > 1 ? fmt::format("{}x ", seqs) : "", tokens, heads, kv_heads, d);
+  out.push_back({name, 4.0 * static_cast<double>(seqs * tokens * heads * d),
+                 8.0 * static_cast<double>(seqs * tokens * w),
+                 [=, data = std::shared_ptr<Data>()](Par par) mutable {
+                   if (!data) data = make();  // 268 MB: only if this case is chosen
+                   attention_fwd({heads, kv_heads, d, d, 0, 0.088f}, {data->q.as<float>().data(), seqs, qw},
+                                 data->seqs, {data->o.as<float>().data(), seqs, qw}, nullptr, par);
+                 }});
 }
 
 }  // namespace
@@ -215,22 +281,11 @@ std::vector<BenchCase> attention_bench() {
   bench_shape({"1024xT40 h4 d32", 1024, 40, 4, 32, 0}, out);
   bench_shape({"T2048 h16 d128", 1, 2048, 16, 128, 0}, out);
   bench_shape({"T2048 h16 d128 window 64", 1, 2048, 16, 128, 64}, out);
-  // One decode step: 16 query heads over 4 kv heads of 4096 cached tokens.
-  struct Data {
-    std::vector<float> q, k, v, o;
-    KvSegment cache;
-    AttentionSeq seq;
-  };
-  const size_t tokens = 4096, heads = 16, kv_heads = 4, d = 128;
-  auto data = std::make_shared<Data>();
-  data->q = random_vector(heads * d, 1), data->o.resize(heads * d);
-  data->k = random_vector(tokens * kv_heads * d, 2), data->v = random_vector(tokens * kv_heads * d, 3);
-  data->cache = {data->k.data(), data->v.data(), tokens, 0, kv_heads * d, kv_heads * d};
-  data->seq = {0, 1, tokens - 1, {&data->cache, 1}};
-  out.push_back({"attention step over 4096 h16/4 d128", 0, 8.0 * tokens * kv_heads * d, [=](Par par) {
-                   attention_fwd({heads, kv_heads, d, d, 0, 0.088f}, {data->q.data(), 1, heads * d},
-                                 {&data->seq, 1}, {data->o.data(), 1, heads * d}, nullptr, par);
-                 }});
+  bench_shape({"T2048 h16 d128 chunk 64", 1, 2048, 16, 128, 0, 64}, out);
+  bench_step(1, 4096, 16, 4, 128, out);
+  bench_step(1, 32768, 32, 8, 128, out);
+  bench_step(1, 32768, 8, 8, 128, out);
+  bench_step(32, 1024, 32, 8, 128, out);
   return out;
 }
 

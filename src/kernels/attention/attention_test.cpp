@@ -14,8 +14,11 @@ using C = std::complex<double>;
 
 // The reference's backward against the complex step, for every input.
 TEST(Attention, RefBackwardEqualsComplexStep) {
-  for (const size_t window : {0, 3}) {
-    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6};
+  struct {
+    size_t window, chunk;
+  } forms[] = {{0, 0}, {3, 0}, {0, 4}};
+  for (const auto& [window, chunk] : forms) {
+    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6, chunk};
     const size_t n = 6, nq = n * d.heads * d.dk, nk = n * d.kv_heads * d.dk, nv = n * d.kv_heads * d.dv,
                  no = n * d.heads * d.dv;
     std::vector<C> q = random_complex(nq, 1), k = random_complex(nk, 2), v = random_complex(nv, 3),
@@ -45,12 +48,13 @@ struct Batch {
                      v = random_vector(rows * vw, 3), dout = random_vector(rows * ow, 4);
 
   // o, dq, dk, dv behind each other.
-  std::vector<float> run(Par par) const {
+  std::vector<float> run(Par par, bool copies = true) const {
     std::vector<float> out(rows * (ow + qw + kw + vw), NAN), lse(rows * shape.heads, NAN);
     float *o = out.data(), *dq = o + rows * ow, *dk = dq + rows * qw, *dv = dk + rows * kw;
     const AttentionPacked in{{q.data(), rows, qw}, {k.data(), rows, kw}, {v.data(), rows, vw}, offsets};
-    std::vector<float> scratch(attention_bwd_scratch(shape, offsets, par), NAN);
-    attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par);
+    std::vector<float> scratch(copies ? attention_fwd_scratch(shape, offsets, par) : 0, NAN);
+    attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par, scratch);
+    scratch.assign(attention_bwd_scratch(shape, offsets, par), NAN);
     attention_packed_bwd(shape, in, {{o, rows, ow}, lse.data()}, {dout.data(), rows, ow},
                          {{dq, rows, qw}, {dk, rows, kw}, {dv, rows, vw}}, scratch, par);
     return out;
@@ -62,6 +66,13 @@ TEST(Attention, ThreadsDoNotChangeABit) {
   ThreadPool pool(3);
   const std::vector<float> alone = b.run({});
   for (int i = 0; i < 5; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+}
+
+TEST(Attention, CopiedKeysDoNotChangeABit) {
+  const Batch b;
+  ThreadPool two(2);  // 5 x 2 heads: enough for whole heads per thread
+  EXPECT_EQ(b.run({}, true), b.run({}, false));
+  EXPECT_EQ(b.run(Par(two), true), b.run(Par(two), false));
 }
 
 // Sequences of a mixed batch do not disturb each other: a prefill piece and two steps at once equal each
@@ -108,6 +119,26 @@ TEST(Attention, NothingVisibleGivesZeros) {
   attention_impls().unforce();
 }
 
+// Chunks do not touch each other: each alone, as a sequence of its own, gives the same forward and backward.
+TEST(Attention, ChunksAreSequences) {
+  Batch b;
+  b.shape.window = 0, b.shape.chunk = 25;
+  b.offsets = {0, 460};
+  const std::vector<float> chunked = b.run({});
+  b.shape.chunk = 0;
+  b.offsets.clear();
+  for (uint32_t at = 0; at < 460; at += 25) b.offsets.push_back(at);
+  b.offsets.push_back(460);
+  const Diff d = compare<float, float>(chunked, b.run({}));
+  EXPECT_TRUE(within(d, kTolF32)) << "rms " << d.rms << " max " << d.max;
+}
+
+TEST(AttentionDeathTest, WindowAndChunkExcludeEachOther) {
+  Batch b;
+  b.shape.chunk = 16;
+  EXPECT_DEATH(b.run({}), "window and chunk");
+}
+
 // NaN in an input must come out, so that divergence shows.
 TEST(Attention, NanComesThrough) {
   for (const size_t count : {1, 40}) {
@@ -147,6 +178,15 @@ TEST_F(Mutant, WindowOffByOneFails) {
   const std::vector<double> want = forward(d, k);
   EXPECT_TRUE(passes(forward(d, k), want, kTolF32));
   d.window += 1;
+  EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
+}
+
+TEST_F(Mutant, AChunkBoundaryIgnoredFails) {
+  d.window = 0, d.chunk = 8;
+  const std::vector<double> want = forward(d, k);
+  d.chunk = 0;
+  EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
+  d.window = 8;  // as many keys, but a sliding edge
   EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
 }
 
