@@ -11,6 +11,7 @@
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/attention/attention.h"
+#include "kernels/pointwise/pointwise.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/selective_scan/selective_scan.h"
@@ -57,6 +58,8 @@ std::span<const OpEntry> all_ops() {
               impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
       OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",
               impls<fast_weight_impls>, fast_weight_check, fast_weight_bench},
+      OpEntry{"pointwise", "feature maps, gates, decays and blends around a recurrence",
+              impls<pointwise_impls>, pointwise_check, pointwise_bench},
   };
   return kOps;
 }
