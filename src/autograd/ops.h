@@ -11,6 +11,7 @@
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/rope/rope.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace braid {
 
@@ -70,7 +71,9 @@ Var decay(Exec& e, Var dt, size_t a_log);            // -exp(A_log) dt
 Var forget(Exec& e, Var x, size_t bounds, size_t layer);
 Var l2norm(Exec& e, Var x, size_t heads);
 Var l1norm(Exec& e, Var x, size_t heads);
-Var swiglu(Exec& e, Var g, Var u);  // silu(g) * u
+
+// u * silu(g) or u * sigmoid(g): an output gate. Without a tape u is overwritten.
+Var gated(Exec& e, Var u, Var g, Gate gate);
 
 // Depthwise causal convolution with w: [width of x, taps], then silu if asked. States: [width of x, taps -
 // 1].

@@ -1,9 +1,6 @@
-#include <optional>
-
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
 #include "kernels/l2norm/l2norm.h"
-#include "kernels/swiglu/swiglu.h"
 
 namespace braid {
 
@@ -139,16 +136,20 @@ Var l1norm(Exec& e, Var x, size_t heads) {
   return y;
 }
 
-Var swiglu(Exec& e, Var g, Var u) {
-  const OpTimer timer(e.profile(), "swiglu", false);
-  const Var y = e.result(g.v.rows, g.v.cols);
-  const SwigluIn in{.g = g.v, .u = u.v};
+Var gated(Exec& e, Var u, Var g, Gate gate) {
+  const OpTimer timer(e.profile(), "gate", false);
+  const SwigluIn in{.g = g.v, .u = u.v, .gate = gate};
+  const Var y = e.recording() ? e.result(u.v.rows, u.v.cols) : u;
   swiglu_fwd(in, y.v, e.par());
   if (e.recording())
-    e.tape().record("swiglu", y.slot, [e, in, g, u, y] {
+    e.tape().record("gate", y.slot, [e, in, u, g, y] {
       Tape& t = e.tape();
-      const Overwrite dg(t, g), du(t, u);
-      swiglu_bwd(in, t.grad(y.slot), {.dg = dg, .du = du}, e.par());
+      const Mat<float> dy = t.grad(y.slot);
+      {
+        const Overwrite dg(t, g);
+        swiglu_bwd(in, dy, {.dg = dg, .du = dy}, e.par());
+      }
+      t.give(y.slot, u.slot);
     });
   return y;
 }

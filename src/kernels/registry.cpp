@@ -35,7 +35,7 @@ std::span<const OpEntry> all_ops() {
               matmul_bf16_check, matmul_bf16_bench},
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
               rmsnorm_check, rmsnorm_bench},
-      OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
+      OpEntry{"swiglu", "gated products: silu(g) * u, sigmoid(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
       OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
               l2norm_bench},
       OpEntry{"rope", "rotary position embedding, half-split pairs", impls<rope_impls>, rope_check,

@@ -39,6 +39,12 @@ constexpr AttentionTile bwd_tile(const AttentionShape& s) {
   return {size_t{64} >> tile_shift(s), size_t{64} >> tile_shift(s)};
 }
 
+// The oldest position that a query at position p may see.
+constexpr int64_t oldest_seen(const AttentionShape& s, int64_t p) {
+  if (s.window) return p - static_cast<int64_t>(s.window) + 1;
+  return s.chunk ? p - p % static_cast<int64_t>(s.chunk) : INT64_MIN;
+}
+
 // Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
 constexpr size_t copy_stride(size_t width) { return (width + 31) / 32 * 32 + 16; }
 
@@ -139,9 +145,11 @@ struct Visible {
   HWY_ALIGN float hi[kMaxColumns];
   bool all;  // every column sees every key
 
-  void set(const Columns& cols, int64_t key_first, size_t n, size_t window) {
-    const int64_t keys = static_cast<int64_t>(n), w = static_cast<int64_t>(window);
-    const auto low = [&](int64_t p) { return w ? std::clamp<int64_t>(p - w + 1 - key_first, 0, keys) : 0; };
+  void set(const AttentionShape& s, const Columns& cols, int64_t key_first, size_t n) {
+    const int64_t keys = static_cast<int64_t>(n), key_end = key_first + keys;
+    const auto low = [&](int64_t p) {
+      return std::clamp<int64_t>(oldest_seen(s, p), key_first, key_end) - key_first;
+    };
     const auto high = [&](int64_t p) { return std::clamp<int64_t>(p + 1 - key_first, 0, keys); };
     const int64_t begin = cols.position(0), end = cols.position(cols.n - 1);
     all = high(begin) == keys && low(end) == 0;
@@ -241,8 +249,7 @@ HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* 
 template <class F>
 HWY_INLINE void for_key_blocks(const AttentionShape& s, const AttentionSeq& seq, size_t kv_head,
                                const Columns& cols, size_t step, const F& f) {
-  const int64_t last = cols.position(cols.n - 1),
-                first = s.window ? cols.position(0) - static_cast<int64_t>(s.window) + 1 : INT64_MIN;
+  const int64_t last = cols.position(cols.n - 1), first = oldest_seen(s, cols.position(0));
   for (const KvSegment& seg : seq.kv) {
     if (seg.first > last) continue;
     const size_t end = std::min(seg.count, static_cast<size_t>(last - seg.first) + 1);
@@ -335,10 +342,9 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
                         int64_t first) {
     prefetch(v, keys, s.dv, v_stride);
     for (size_t c = 0; c < cols.n; ++c) {
-      const int64_t end = cols.position(c) + 1 - first, count = static_cast<int64_t>(keys),
-                    window = static_cast<int64_t>(s.window);
-      const size_t hi = static_cast<size_t>(std::clamp<int64_t>(end, 0, count)),
-                   lo = window ? static_cast<size_t>(std::clamp<int64_t>(end - window, 0, count)) : 0;
+      const int64_t at = cols.position(c), end = first + static_cast<int64_t>(keys);
+      const size_t lo = static_cast<size_t>(std::clamp(oldest_seen(s, at), first, end) - first),
+                   hi = static_cast<size_t>(std::clamp(at + 1, first, end) - first);
       if (lo >= hi) continue;
       const size_t n = hi - lo;
       dots(qs + c * s.dk, k + lo * k_stride, k_stride, s.dk, n, p);
@@ -388,7 +394,7 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   const bool copies = cols.n > 4 * kPanel;
   const auto tile = [&](const float* k, size_t k_stride, const float* v, size_t v_stride, size_t keys,
                         int64_t first) {
-    vis.set(cols, first, keys, s.window);
+    vis.set(s, cols, first, keys);
     if (copies) {
       for (size_t j = 0; j < keys; ++j) copy(k + j * k_stride, k_copy + j * q_stride, s.dk);
       for (size_t j = 0; j < keys; ++j) copy(v + j * v_stride, v_copy + j * o_stride, s.dv);
@@ -512,7 +518,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
     const auto tile = [&](const float* k, size_t ldk, const float* v, size_t ldv, size_t keys,
                           int64_t first) {
-      vis.set(cols, first, keys, s.window);
+      vis.set(s, cols, first, keys);
       for (size_t c = 0; c < cols.n; c += kPanel) {
         const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
         const KeyRange r = visible_keys(vis, keys, c, width);
@@ -593,7 +599,7 @@ void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
       at.push_back(seg.first + static_cast<int64_t>(j));
     }
   const size_t group = s.heads / s.kv_heads;
-  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale};
+  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
   for (size_t c = begin; c < end; ++c) {
     const size_t row = seq.begin + c / group, head = kv_head * group + c % group;
     ref::attention_fwd<float>(dims, q.row(row) + head * s.dk, k.data(), v.data(), 1, at.size(),
@@ -606,7 +612,7 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
              Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.heads / s.kv_heads;
   const size_t qw = group * s.dk, ow = group * s.dv;
-  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale};
+  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
   std::vector<float> dq(n * qw), dk(n * s.dk), dv(n * s.dv);
   ref::attention_bwd<float>(
       dims, dense(in.q, row, n, kv_head * qw, qw).data(), dense(in.k, row, n, kv_head * s.dk, s.dk).data(),
@@ -621,6 +627,7 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
 constexpr AttentionFns kRefFns{ref_fwd, ref_bwd};
 
 const AttentionFns& fns_for(const AttentionShape& s) {
+  check(s.window == 0 || s.chunk == 0, "attention: window and chunk exclude each other");
   return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
 }
 

@@ -1,7 +1,8 @@
-// attention - causal softmax attention with grouped queries and a sliding window.
+// attention - causal softmax attention with grouped queries and a sliding window or chunks.
 //   o_i = sum_j p_ij v_j     p_ij = exp(scale q_i . k_j - lse_i)     lse_i = log sum_j exp(scale q_i . k_j)
-// over the keys j a query at position i sees: j <= i, and i - j < window unless window is 0. Query head h
-// reads kv head h / (heads / kv_heads). A query that sees nothing gives o = 0, lse = -inf.
+// over the keys j a query at position i sees: j <= i, and with a window i - j < window, with chunks
+// j >= i - i % chunk. Query head h reads kv head h / (heads / kv_heads). A query that sees nothing gives
+// o = 0, lse = -inf.
 // arXiv:1706.03762 eq. (1), computed in tiles as in arXiv:2205.14135; no T x T matrix is ever stored.
 // Symbols: docs/notation.md   Backward and tiling: docs/math/attention.md
 #pragma once
@@ -21,6 +22,7 @@ struct AttentionShape {
   size_t dk, dv;           // above kAttentionMaxDim only the reference runs
   size_t window = 0;       // 0 = all; else a query sees itself and the window - 1 positions before it
   float scale = 1;
+  size_t chunk = 0;  // 0 = off; else a query sees nothing before its own chunk of positions. Not with window
 };
 inline constexpr size_t kAttentionMaxDim = 512;
 
@@ -33,8 +35,8 @@ struct KvSegment {
   size_t k_stride, v_stride;
 };
 
-// Rows begin .. begin + count - 1 of q and o, at positions first ..; their keys, which include their own, lie
-// in any number of segments in any order (rings, pages).
+// Rows begin .. begin + count - 1 of q and o, at positions first >= 0 ..; their keys, which include their
+// own, lie in any number of segments in any order (rings, pages).
 struct AttentionSeq {
   size_t begin, count;
   int64_t first;

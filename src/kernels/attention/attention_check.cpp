@@ -14,10 +14,11 @@ struct Case {
   std::vector<uint32_t> lengths;
   size_t heads, kv_heads, dk, dv, window;
   float scale;
+  size_t chunk = 0;
 };
 
 // Lengths around the vectors, panels and tiles (8, 16, 64, 128), heads that are no multiple of a vector, and
-// windows that end inside, at and beyond a tile.
+// windows and chunks that end inside, at and beyond a tile.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {{1}, 1, 1, 8, 8, 0, 0.35f},
@@ -34,6 +35,11 @@ const std::vector<Case>& cases() {
       {{65}, 2, 1, 8, 8, 100, 0.35f},
       {{0, 3, 40, 0, 0, 65, 1, 17}, 4, 4, 32, 32, 0, 0.18f},
       {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 33, 0.3f},
+      {{65}, 2, 1, 8, 8, 0, 0.35f, 1},
+      {{130}, 4, 2, 60, 32, 0, 0.13f, 8},
+      {{300}, 2, 2, 32, 60, 0, 0.18f, 64},
+      {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 0, 0.3f, 33},
+      {{65}, 2, 1, 8, 8, 0, 0.35f, 100},
       {{200}, 1, 1, 200, 130, 0, 0.07f},
       {{90}, 2, 1, 512, 500, 40, 0.04f},
       {{300}, 3, 1, 16, 16, 0, 0.25f},
@@ -66,7 +72,7 @@ struct Problem {
     };
     const std::vector<double> qd = part(0, qw), kd = part(qw, kw), vd = part(qw + kw, vw),
                               dod = to_double(dout);
-    const ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale};
+    const ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk};
     for (size_t s = 0; s < c.lengths.size(); ++s) {
       const size_t at = offsets[s], n = c.lengths[s];
       const double *q = qd.data() + at * qw, *k = kd.data() + at * kw, *v = vd.data() + at * vw;
@@ -76,13 +82,21 @@ struct Problem {
                                  dv.data() + at * vw);
     }
     // A query that sees only itself has p = 1: no gradient but rounding.
-    if (c.window == 1 || c.lengths == std::vector<uint32_t>{1}) {
+    if (c.window == 1 || c.chunk == 1 || c.lengths == std::vector<uint32_t>{1}) {
       std::fill(dq.begin(), dq.end(), 0.0);
       std::fill(dk.begin(), dk.end(), 0.0);
     }
   }
 
-  AttentionShape shape() const { return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale}; }
+  AttentionShape shape() const { return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk}; }
+  std::string name() const {
+    std::string s;
+    for (const uint32_t n : c.lengths) s += fmt::format("{}{}", s.empty() ? "" : ",", n);
+    s += fmt::format(" h{}/{} d{}/{} ", c.heads, c.kv_heads, c.dk, c.dv);
+    if (c.window) s += fmt::format("window {} ", c.window);
+    if (c.chunk) s += fmt::format("chunk {} ", c.chunk);
+    return s;
+  }
   Mat<const float> view(size_t begin, size_t width) const {
     return {qkv.data() + begin, rows, width, qw + kw + vw};
   }
@@ -90,9 +104,7 @@ struct Problem {
 };
 
 void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
-  std::string name;
-  for (const uint32_t n : p.c.lengths) name += fmt::format("{}{}", name.empty() ? "" : ",", n);
-  name += fmt::format(" h{}/{} d{}/{} window {} ", p.c.heads, p.c.kv_heads, p.c.dk, p.c.dv, p.c.window);
+  const std::string name = p.name();
   std::vector<float> o(p.o.size(), NAN), lse(p.lse.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN),
       dv(p.dv.size(), NAN);
   attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data());
@@ -130,8 +142,7 @@ struct Cache {
 // The sequence cut at every position into two pieces, and as single steps, equals the whole.
 void check_cached(const Case& c, std::vector<CheckRow>& rows) {
   const Problem p(c);
-  const std::string name =
-      fmt::format("{} h{}/{} d{}/{} window {} ", p.rows, c.heads, c.kv_heads, c.dk, c.dv, c.window);
+  const std::string name = p.name();
   const auto run = [&](std::vector<float>& o, size_t begin, size_t end, size_t pieces) {
     const Cache cache(p, end, pieces);
     const AttentionSeq seq{begin, end - begin, static_cast<int64_t>(begin), cache.segments};
@@ -159,6 +170,8 @@ std::vector<CheckRow> attention_check() {
   for (const Case& c : cases()) check_packed(Problem(c), rows);
   check_cached({{70}, 2, 2, 8, 12, 0, 0.35f}, rows);
   check_cached({{40}, 4, 1, 32, 32, 7, 0.18f}, rows);
+  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f, 16}, rows);
+  check_cached({{40}, 4, 1, 32, 32, 0, 0.18f, 7}, rows);
   return rows;
 }
 
@@ -166,7 +179,7 @@ namespace {
 
 struct BenchShape {
   std::string name;
-  size_t seqs, length, heads, d, window;
+  size_t seqs, length, heads, d, window, chunk = 0;
 };
 
 struct BenchData {
@@ -184,7 +197,8 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
                                                     {},
                                                     {}});
   for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
-  const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d))};
+  const AttentionShape shape{b.heads, b.heads, b.d, b.d, b.window, 1.0f / std::sqrt(static_cast<float>(b.d)),
+                             b.chunk};
   const auto view = [=](std::vector<float>& x, size_t i) {
     return Mat<float>(x.data() + i * w, rows, w, 3 * w);
   };
@@ -201,7 +215,7 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   };
   double pairs = 0;  // that see each other
   for (size_t i = 0; i < b.length; ++i)
-    pairs += static_cast<double>(b.window ? std::min(b.window, i + 1) : i + 1);
+    pairs += static_cast<double>(b.chunk ? i % b.chunk + 1 : b.window ? std::min(b.window, i + 1) : i + 1);
   // Two products of d numbers forward, five backward.
   const double flops = 4.0 * static_cast<double>(b.d * b.heads * b.seqs) * pairs;
   out.push_back({"attention fwd " + b.name, flops, 0, fwd});
@@ -215,6 +229,7 @@ std::vector<BenchCase> attention_bench() {
   bench_shape({"1024xT40 h4 d32", 1024, 40, 4, 32, 0}, out);
   bench_shape({"T2048 h16 d128", 1, 2048, 16, 128, 0}, out);
   bench_shape({"T2048 h16 d128 window 64", 1, 2048, 16, 128, 64}, out);
+  bench_shape({"T2048 h16 d128 chunk 64", 1, 2048, 16, 128, 0, 64}, out);
   // One decode step: 16 query heads over 4 kv heads of 4096 cached tokens.
   struct Data {
     std::vector<float> q, k, v, o;

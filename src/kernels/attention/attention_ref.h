@@ -14,11 +14,15 @@ struct AttentionDims {
   size_t heads, kv_heads, dk, dv;
   size_t window;  // 0 = all
   T scale;
+  size_t chunk = 0;  // 0 = off
   size_t kv_head(size_t head) const { return head / (heads / kv_heads); }
 };
 
-inline bool attention_sees(int64_t query, int64_t key, size_t window) {
-  return key <= query && (window == 0 || query - key < static_cast<int64_t>(window));
+template <class T>
+bool attention_sees(const AttentionDims<T>& d, int64_t query, int64_t key) {
+  const auto window = static_cast<int64_t>(d.window), chunk = static_cast<int64_t>(d.chunk);
+  return key <= query && (window == 0 || query - key < window) &&
+         (chunk == 0 || query / chunk == key / chunk);
 }
 
 // One sequence: q [nq, heads*dk] at positions first .., k [nk, kv_heads*dk] and v [nk, kv_heads*dv] at the
@@ -29,8 +33,7 @@ void attention_fwd(const AttentionDims<T>& d, const T* q, const T* k, const T* v
                    int64_t first, const int64_t* key_at, T* o, T* lse) {
   using std::exp, std::log, std::real;
   const auto sees = [&](size_t i, size_t j) {
-    return attention_sees(first + static_cast<int64_t>(i), key_at ? key_at[j] : static_cast<int64_t>(j),
-                          d.window);
+    return attention_sees(d, first + static_cast<int64_t>(i), key_at ? key_at[j] : static_cast<int64_t>(j));
   };
   std::vector<T> s(nk);
   for (size_t i = 0; i < nq; ++i)
@@ -79,7 +82,7 @@ void attention_bwd(const AttentionDims<T>& d, const T* q, const T* k, const T* v
       T delta{};
       for (size_t e = 0; e < d.dv; ++e) delta += dout[hq * d.dv + e] * o[hq * d.dv + e];
       for (size_t j = 0; j < n; ++j) {
-        if (!attention_sees(static_cast<int64_t>(i), static_cast<int64_t>(j), d.window)) continue;
+        if (!attention_sees(d, static_cast<int64_t>(i), static_cast<int64_t>(j))) continue;
         const size_t hk = j * d.kv_heads + d.kv_head(h);
         T s{}, dp{};
         for (size_t e = 0; e < d.dk; ++e) s += d.scale * q[hq * d.dk + e] * k[hk * d.dk + e];

@@ -14,8 +14,11 @@ using C = std::complex<double>;
 
 // The reference's backward against the complex step, for every input.
 TEST(Attention, RefBackwardEqualsComplexStep) {
-  for (const size_t window : {0, 3}) {
-    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6};
+  struct {
+    size_t window, chunk;
+  } forms[] = {{0, 0}, {3, 0}, {0, 4}};
+  for (const auto& [window, chunk] : forms) {
+    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6, chunk};
     const size_t n = 6, nq = n * d.heads * d.dk, nk = n * d.kv_heads * d.dk, nv = n * d.kv_heads * d.dv,
                  no = n * d.heads * d.dv;
     std::vector<C> q = random_complex(nq, 1), k = random_complex(nk, 2), v = random_complex(nv, 3),
@@ -108,6 +111,26 @@ TEST(Attention, NothingVisibleGivesZeros) {
   attention_impls().unforce();
 }
 
+// Chunks do not touch each other: each alone, as a sequence of its own, gives the same forward and backward.
+TEST(Attention, ChunksAreSequences) {
+  Batch b;
+  b.shape.window = 0, b.shape.chunk = 25;
+  b.offsets = {0, 460};
+  const std::vector<float> chunked = b.run({});
+  b.shape.chunk = 0;
+  b.offsets.clear();
+  for (uint32_t at = 0; at < 460; at += 25) b.offsets.push_back(at);
+  b.offsets.push_back(460);
+  const Diff d = compare<float, float>(chunked, b.run({}));
+  EXPECT_TRUE(within(d, kTolF32)) << "rms " << d.rms << " max " << d.max;
+}
+
+TEST(AttentionDeathTest, WindowAndChunkExcludeEachOther) {
+  Batch b;
+  b.shape.chunk = 16;
+  EXPECT_DEATH(b.run({}), "window and chunk");
+}
+
 // NaN in an input must come out, so that divergence shows.
 TEST(Attention, NanComesThrough) {
   for (const size_t count : {1, 40}) {
@@ -147,6 +170,15 @@ TEST_F(Mutant, WindowOffByOneFails) {
   const std::vector<double> want = forward(d, k);
   EXPECT_TRUE(passes(forward(d, k), want, kTolF32));
   d.window += 1;
+  EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
+}
+
+TEST_F(Mutant, AChunkBoundaryIgnoredFails) {
+  d.window = 0, d.chunk = 8;
+  const std::vector<double> want = forward(d, k);
+  d.chunk = 0;
+  EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
+  d.window = 8;  // as many keys, but a sliding edge
   EXPECT_FALSE(passes(forward(d, k), want, kTolF32));
 }
 

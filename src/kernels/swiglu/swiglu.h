@@ -1,7 +1,9 @@
-// swiglu - the gated product inside the feed-forward layer.
+// swiglu - gated products: inside the feed-forward layer, and of a mixer's output.
 //   y = silu(g) * u          silu(g) = g / (1 + exp(-g))
+//   y = sigmoid(g) * u       sigmoid(g) = 1 / (1 + exp(-g))
 // g, u, y: [rows, cols], strided, so that g and u may be the two halves of one projection's output.
-// arXiv:2002.05202 eq. (5), with the bias-free projections done outside. Backward: docs/math/swiglu.md
+// arXiv:2002.05202 eq. (5), with the bias-free projections done outside; sigmoid: the output gate of
+// arXiv:2505.06708. Backward: docs/math/swiglu.md
 #pragma once
 
 #include "base/parallel.h"
@@ -11,8 +13,11 @@
 
 namespace braid {
 
+enum class Gate { kSilu, kSigmoid };
+
 struct SwigluIn {
   Mat<const float> g, u;  // gate, up
+  Gate gate = Gate::kSilu;
 };
 
 struct SwigluGrad {   // overwritten

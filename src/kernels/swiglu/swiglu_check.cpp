@@ -15,9 +15,10 @@ struct Case {
 };
 constexpr Case kCases[] = {{1, 1, 1}, {3, 7, 1}, {5, 16, 30}, {33, 33, 2}, {17, 64, 1}, {2, 1000, 5}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, Gate gate, std::vector<CheckRow>& rows) {
   const size_t n = c.rows * c.cols;
-  const std::string name = fmt::format("{}x{} g~{}", c.rows, c.cols, c.scale);
+  const std::string name =
+      fmt::format("{} {}x{} g~{}", gate == Gate::kSilu ? "silu" : "sigmoid", c.rows, c.cols, c.scale);
   // g and u are the two halves of one buffer.
   std::vector<float> gu = random_vector(2 * n, 1);
   const Mat<float> both{gu.data(), c.rows, 2 * c.cols}, g = both.col_range(0, c.cols),
@@ -28,15 +29,15 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
     for (size_t i = 0; i < c.cols; ++i) g.row(r)[i] *= c.scale;
     const std::vector<double> gd = to_double({g.row(r), c.cols}), ud = to_double({u.row(r), c.cols}),
                               dyd = to_double({&dy[r * c.cols], c.cols});
-    ref::swiglu_fwd<double>(gd.data(), ud.data(), &y_ref[r * c.cols], c.cols);
-    ref::swiglu_bwd<double>(gd.data(), ud.data(), dyd.data(), &dgu_ref[r * 2 * c.cols],
+    ref::swiglu_fwd<double>(gate, gd.data(), ud.data(), &y_ref[r * c.cols], c.cols);
+    ref::swiglu_bwd<double>(gate, gd.data(), ud.data(), dyd.data(), &dgu_ref[r * 2 * c.cols],
                             &dgu_ref[r * 2 * c.cols + c.cols], nullptr, c.cols);
   }
   std::vector<float> y(n, NAN), again(n, NAN);
-  swiglu_fwd({.g = g, .u = u}, {y.data(), c.rows, c.cols});
+  swiglu_fwd({.g = g, .u = u, .gate = gate}, {y.data(), c.rows, c.cols});
   rows.push_back({name + " y", compare<float, double>(y, y_ref), kTolF32});
   // In place: the gradients go where g and u were.
-  swiglu_bwd({.g = g, .u = u}, {dy.data(), c.rows, c.cols},
+  swiglu_bwd({.g = g, .u = u, .gate = gate}, {dy.data(), c.rows, c.cols},
              {.dg = g, .du = u, .y = {again.data(), c.rows, c.cols}});
   rows.push_back({name + " dg, du", compare<float, double>(gu, dgu_ref), kTolF32Grad});
   rows.push_back({name + " y again, same bits", compare<float, float>(again, y), {0, 0}});
@@ -46,7 +47,8 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
 
 std::vector<CheckRow> swiglu_check() {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Gate gate : {Gate::kSilu, Gate::kSigmoid})
+    for (const Case& c : kCases) check_case(c, gate, rows);
   return rows;
 }
 

@@ -21,20 +21,24 @@ Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s) 
   }
   const Var o = e.result(q.v.rows, s.heads * s.dv);
   attention_fwd(s, q.v, seqs, o.v, nullptr, e.par());
-  for (LayerState* state : call.states) state->kv.drop_before_window(s.window);
+  for (LayerState* state : call.states) state->kv.drop_before_window(s.chunk ? s.chunk : s.window);
   return o;
 }
 
 double attend_flops(const AttentionShape& s, int64_t length) {
-  // Scores and weighted values over the visible half (or window) of the sequence.
-  const double half = (static_cast<double>(length) + 1) / 2;
-  const double seen = s.window ? std::min(static_cast<double>(s.window), half) : half;
+  // Scores and weighted values over the visible part: half of the sequence or of a chunk, or the window.
+  const auto half = [](double n) { return (n + 1) / 2; };
+  const auto all = static_cast<double>(length);
+  const double seen = s.chunk    ? half(std::min(static_cast<double>(s.chunk), all))
+                      : s.window ? std::min(static_cast<double>(s.window), half(all))
+                                 : half(all);
   return 2.0 * static_cast<double>(s.heads * (s.dk + s.dv)) * seen;
 }
 
 size_t attend_numbers(const AttentionShape& s, int64_t length) {
   const auto all = static_cast<size_t>(length);
-  return s.kv_heads * (s.dk + s.dv) * (s.window ? std::min(s.window, all) : all);
+  const size_t reach = s.chunk ? s.chunk : s.window;
+  return s.kv_heads * (s.dk + s.dv) * (reach ? std::min(reach, all) : all);
 }
 
 }  // namespace braid

@@ -100,7 +100,7 @@ class Attention : public Mixer {
                               .norm = norm_,
                               .rope = rope_.get()});
     Var o = attend(call, qk.q, qk.k, values, shape_);
-    if (c_.gate != "none") o = scale_heads(e, o, map(e, linear(e, call.x, g_), Map::kSigmoid));
+    if (c_.gate != "none") o = gated(e, o, linear(e, call.x, g_), Gate::kSigmoid);
     return linear(e, o, o_, call.residual);
   }
 

@@ -175,8 +175,8 @@ Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
   if (c_.out_norm != "none")
     o = rmsnorm(e, o, w_, norm_, silu ? gate : Var{});
   else if (silu)
-    o = swiglu(e, gate, o);
-  if (c_.gate == "sigmoid") o = scale_heads(e, o, map(e, gate, Map::kSigmoid));
+    o = gated(e, o, gate, Gate::kSilu);
+  if (c_.gate == "sigmoid") o = gated(e, o, gate, Gate::kSigmoid);
   return linear(e, o, o_, call.residual);
 }
 

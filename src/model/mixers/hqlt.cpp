@@ -79,7 +79,7 @@ class Hqlt : public Mixer {
         v_(declare.matrix("v_proj.weight", width_, model.d_model)),
         rule_(c.rule, {heads_, heads_, dh_, dh_}, model, declare),
         output_(c.output, heads_, dh_, model, declare) {
-    kv_.window = static_cast<size_t>(c.window);
+    (c.variant == "delayed_chunk" ? kv_.chunk : kv_.window) = static_cast<size_t>(c.window);
     if (c.conv) {
       const double tap = 1 / std::sqrt(static_cast<double>(c.conv));
       conv_ = declare.matrix("conv1d.weight", 3 * width_, c.conv, {Init::kUniform, -tap, tap});

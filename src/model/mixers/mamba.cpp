@@ -56,7 +56,7 @@ class Mamba : public Mixer {
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
     const Var y = selective_scan(e, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_},
                                  call.offsets, call.memory(&LayerState::scan, inner_ * state_));
-    return linear(e, swiglu(e, z, y), out_, call.residual);
+    return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
   }
 
   // Decay, write and read of each number of the state, and the skip.

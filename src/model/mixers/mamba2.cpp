@@ -78,7 +78,7 @@ class Mamba2 : public Mixer {
         e, shape_, {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}},
         call.offsets, call.memory(&LayerState::fast, shape_.value_heads * shape_.dk * shape_.dv));
     const Var y = add(e, o, scale_heads_by(e, x, skip_));
-    return linear(e, rmsnorm(e, swiglu(e, z, y), norm_weight_, norm_), out_, call.residual);
+    return linear(e, rmsnorm(e, gated(e, y, z, Gate::kSilu), norm_weight_, norm_), out_, call.residual);
   }
 
   double flops_per_token(int64_t) const override {
