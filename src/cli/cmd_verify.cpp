@@ -144,7 +144,7 @@ void verify_model(Table& table, Model& model, const std::string& name) {
   table.row(name, "gradient = difference quotient", 1, !(off < 0.02), off, "");
 }
 
-int run(const std::string& dir, const std::string& arch, bool json) {
+int run(const std::string& dir, const std::string& arch, const std::string& size, bool json) {
   const double start = seconds_now();
   Table table(json);
   if (!json) fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));
@@ -155,10 +155,13 @@ int run(const std::string& dir, const std::string& arch, bool json) {
   } else {
     if (!arch.empty() && !find_preset(arch))
       return wrong_use({"verify: there is no architecture '" + arch + "'", suggest(arch, preset_names())});
+    if (arch.empty() && size != "tiny")
+      return wrong_use(
+          {"verify: --size needs --arch", "without --arch every kernel and every tiny model is checked"});
     if (arch.empty()) verify_ops(table);
     for (const Preset& p : all_presets()) {
       if (!arch.empty() && p.name != arch) continue;
-      const Result<Json> j = preset_config(std::string(p.name), "tiny", 256);
+      const Result<Json> j = preset_config(std::string(p.name), size, 256);
       if (!j) return fail(j.error());
       const Result<ModelConfig> config = parse_config(*j, std::string(p.name));
       if (!config) return fail(config.error());
@@ -177,14 +180,15 @@ int run(const std::string& dir, const std::string& arch, bool json) {
 
 std::function<int()> define_verify(CLI::App& app) {
   struct Options {
-    std::string model, arch;
+    std::string model, arch, size = "tiny";
     bool json = false;
   };
   auto o = std::make_shared<Options>();
   app.add_option("--model", o->model, "check this model folder only");
-  app.add_option("--arch", o->arch, "check a tiny model of this architecture only");
+  app.add_option("--arch", o->arch, "check a model of this architecture only");
+  app.add_option("--size", o->size, "its size")->capture_default_str();
   app.add_flag("--json", o->json, "one JSON line per row");
-  return [o] { return run(o->model, o->arch, o->json); };
+  return [o] { return run(o->model, o->arch, o->size, o->json); };
 }
 
 }  // namespace braid
