@@ -2,6 +2,8 @@
 // like simd-inl.h.
 //   gemm_nn(m, n, k, a, lda, b, ldb, c, ldc, Into::kOverwrite, alpha)    C  = alpha A B     A: [m, k]
 //   gemm_tn(m, n, k, a, lda, b, ldb, c, ldc, Into::kAdd, alpha)          C += alpha A^T B   A: [k, m]
+//   gemm_tn_keep(m, n, k, a, lda, b, ldb, keep, from, c, ldc)            C = keep from + A^T B, a factor per
+//   row
 // B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
 // written. For A B^T call transpose() on B first.
 //
@@ -48,6 +50,8 @@ struct GemmArgs {
   size_t ldc;
   float alpha;
   Into into;
+  const float* keep = nullptr;  // of each row of C, for what is added to
+  const float* from = nullptr;  // what is added to, if it is not C
 };
 
 // The first n < Lanes(d) numbers at p, then zeros.
@@ -76,8 +80,9 @@ enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `wid
 // `groups` tiles of kRows rows below each other. With one vector of columns the second half of the
 // accumulators takes every other k, so that there are enough of them.
 template <size_t kRows, bool kTransA, GemmCols kCols>
-HWY_NOINLINE void gemm_strip(const GemmArgs& g, size_t row, size_t groups, size_t col, size_t width) {
+HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
+  const GemmArgs g = args;  // a copy stays in registers, whatever is stored
   const size_t lanes = hn::Lanes(d), lda = g.lda, ldb = g.ldb;
   constexpr bool kTwo = kCols == GemmCols::kTwoVectors;
   const auto load = [&](const float* p) {
@@ -125,18 +130,22 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& g, size_t row, size_t groups, size_
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
     }
-    float* c = g.c + row * g.ldc + col;
-    const auto put = [&](VFull sum, float* to) {
-      const VFull old = g.into == Into::kAdd ? load(to) : hn::Zero(d);
+    const size_t first = row * g.ldc + col;
+    float* c = g.c + first;
+    const float* from = g.from ? g.from + first : c;
+    const auto put = [&](VFull sum, size_t r, size_t at) {
+      VFull old = g.into == Into::kAdd ? load(from + at) : hn::Zero(d);
+      if (g.keep) old = hn::Mul(old, hn::Set(d, g.keep[row + r]));
+      float* to = c + at;
       if constexpr (kCols == GemmCols::kTail)
         store_first(hn::MulAdd(sum, alpha, old), d, to, width);
       else
         hn::StoreU(hn::MulAdd(sum, alpha, old), d, to);
     };
     HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r, c += g.ldc) {
-      put(acc0[r], c);
-      if constexpr (kTwo) put(acc1[r], c + lanes);
+    for (size_t r = 0; r < kRows; ++r) {
+      put(acc0[r], r, r * g.ldc);
+      if constexpr (kTwo) put(acc1[r], r, r * g.ldc + lanes);
     }
   }
 }
@@ -179,6 +188,11 @@ HWY_INLINE void gemm_nn(size_t m, size_t n, size_t k, const float* a, size_t lda
 HWY_INLINE void gemm_tn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
                         float* c, size_t ldc, Into into, float alpha = 1.0f) {
   gemm<true>(m, n, {k, a, lda, b, ldb, c, ldc, alpha, into});
+}
+
+HWY_INLINE void gemm_tn_keep(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b,
+                             size_t ldb, const float* keep, const float* from, float* c, size_t ldc) {
+  gemm<true>(m, n, {k, a, lda, b, ldb, c, ldc, 1.0f, Into::kAdd, keep, from});
 }
 
 // Rows r, r + 4, .. of 4 numbers each, one per 128-bit block.

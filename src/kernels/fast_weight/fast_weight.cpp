@@ -1,11 +1,7 @@
 #include "kernels/fast_weight/fast_weight.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -16,510 +12,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/common/gemm-inl.h"
-#include "kernels/common/simd-inl.h"
-
-#ifndef BRAID_FAST_WEIGHT_SIZES
-#define BRAID_FAST_WEIGHT_SIZES
-namespace braid {
-
-// A panel is the slice of a state that one pass over the tokens carries: dk rows of up to 64 value columns.
-// Four vectors of columns give the FMA ports enough sums; above 160 rows two, so that dk = 512 is 64 KB.
-constexpr size_t kWideRows = 160, kPanelFloats = 16 * 1024;
-
-constexpr size_t panel_columns(const FastWeightShape& s) {
-  return std::min(kFastWeightBlock, (s.dv + 15) / 16 * 16);
-}
-// Tokens whose states backward keeps at once: at most 512 KB of them, 128 KB with AVX2, whose panels are
-// narrower: inside L2.
-constexpr size_t bwd_chunk(const FastWeightShape& s) {
-  return std::clamp<size_t>(128 * 1024 / (s.dk * panel_columns(s)), 8, 128);
-}
-
-// Backward's memory for one task: start states of the chunks, states inside a chunk, e of its tokens, dS, and
-// sums over a row of the state.
-struct BwdScratch {
-  size_t panel, chunk, chunks, starts, states, errors, dS, sums, floats;
-  BwdScratch(const FastWeightShape& s, size_t tokens)
-      : panel(s.dk * panel_columns(s)),
-        chunk(bwd_chunk(s)),
-        chunks((tokens + chunk - 1) / chunk),
-        starts(0),
-        states(starts + chunks * panel),
-        errors(states + (std::min(chunk, tokens) + 1) * panel),
-        dS(errors + std::min(chunk, tokens) * panel_columns(s)),
-        sums(dS + panel),
-        floats((sums + 3 * s.dk + 15) / 16 * 16) {}
-};
-
-}  // namespace braid
-#endif
+#include "kernels/fast_weight/chunk-inl.h"
+#include "kernels/fast_weight/recurrent-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr size_t kLanes = HWY_LANES(float);
-// Most vectors of columns in a panel. Backward has more sums than 16 registers hold: there four vectors took
-// 10 to 60 % more time than two with AVX2.
-constexpr size_t kWideFwd = 4, kWideBwd = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
-static_assert(kWideRows * kWideFwd * kLanes <= kPanelFloats &&
-              kFastWeightMaxDim * 2 * kLanes <= kPanelFloats);
-
-using Decay = FastWeightDecay;
-
-HWY_INLINE float exp_one(float x) { return hn::GetLane(exp_v(One(), hn::Set(One(), x))); }
-
-HWY_INLINE void prefetch(const float* p, size_t n) {
-  for (size_t i = 0; i < n; i += 16) hwy::Prefetch(p + i);
-}
-
-// What one value head of one sequence reads, by token.
-struct Head {
-  const FastWeightShape& s;
-  const FastWeightIn& in;
-  size_t row0, tokens, head, key_head;
-
-  Head(const FastWeightShape& shape, const FastWeightIn& of, size_t seq, size_t value_head)
-      : s(shape),
-        in(of),
-        row0(of.offsets[seq]),
-        tokens(of.offsets[seq + 1] - row0),
-        head(value_head),
-        key_head(value_head / (shape.value_heads / shape.key_heads)) {}
-  const float* q(size_t t) const { return in.q.row(row0 + t) + key_head * s.dk; }
-  const float* k(size_t t) const { return in.k.row(row0 + t) + key_head * s.dk; }
-  const float* v(size_t t) const { return in.v.row(row0 + t) + head * s.dv; }
-  float beta(size_t t) const { return in.beta.row(row0 + t)[head]; }
-  const float* g_channels(size_t t) const { return in.g.row(row0 + t) + head * s.dk; }
-  float alpha(size_t t) const {
-    if (s.decay == Decay::kNone) return 1.0f;
-    return exp_one(in.g.row(s.decay == Decay::kHead ? 0 : row0 + t)[head]);
-  }
-};
-
-// The columns of a panel: W vectors, of which the last may be partial.
-template <size_t W>
-struct Columns {
-  size_t begin, width;
-  bool whole() const { return width == W * kLanes; }
-
-  HWY_INLINE VFull load(const float* p, size_t w) const {
-    p += begin + w * kLanes;
-    return (w + 1) * kLanes <= width ? hn::LoadU(Full(), p) : load_first(Full(), p, width - w * kLanes);
-  }
-  HWY_INLINE void store(VFull x, float* p, size_t w) const {
-    p += begin + w * kLanes;
-    if ((w + 1) * kLanes <= width)
-      hn::StoreU(x, Full(), p);
-    else
-      store_first(x, Full(), p, width - w * kLanes);
-  }
-  // A state's columns to a panel, zeros after the last and for no state; and back.
-  void take(size_t rows, const float* state, size_t dv, float* panel) const {
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t w = 0; w < W; ++w)
-        hn::StoreU(state ? load(state + i * dv, w) : hn::Zero(Full()), Full(), panel + (i * W + w) * kLanes);
-  }
-  void put(size_t rows, const float* panel, float* state, size_t dv) const {
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t w = 0; w < W; ++w)
-        store(hn::LoadU(Full(), panel + (i * W + w) * kLanes), state + i * dv, w);
-  }
-};
-
-// Rows of W vectors, `stride` numbers apart.
-struct Rows {
-  float* at;
-  size_t stride;
-};
-struct ConstRows {
-  const float* at;
-  size_t stride;
-  ConstRows(const float* p, size_t n) : at(p), stride(n) {}
-  ConstRows(Rows r) : at(r.at), stride(r.stride) {}  // NOLINT: Rows reads as ConstRows
-};
-
-// alpha per key channel and alpha k of one token.
-struct Channels {
-  HWY_ALIGN float alpha[kFastWeightMaxDim];
-  HWY_ALIGN float key[kFastWeightMaxDim];
-
-  void set(const Head& h, size_t t) {
-    const float *g = h.g_channels(t), *k = h.k(t);
-    for_lanes(h.s.dk, [&](auto d, size_t i) {
-      const auto a = exp_v(d, hn::LoadU(d, g + i));
-      hn::StoreU(a, d, alpha + i);
-      hn::StoreU(hn::Mul(a, hn::LoadU(d, k + i)), d, key + i);
-    });
-  }
-};
-
-// S^T k
-template <size_t W>
-HWY_INLINE void read(size_t dk, ConstRows S, const float* k, VFull (&r)[W]) {
-  const Full d;
-  for (size_t w = 0; w < W; ++w) r[w] = hn::Zero(d);
-  for (size_t i = 0; i < dk; ++i) {
-    const VFull ki = hn::Set(d, k[i]);
-    HWY_UNROLL(4)
-    for (size_t w = 0; w < W; ++w)
-      r[w] = hn::MulAdd(ki, hn::LoadU(d, S.at + i * S.stride + w * kLanes), r[w]);
-  }
-}
-
-// One token in one pass: to = alpha from + k u^T, and of the new state o = to^T q (kRead) and r = to^T next
-// (kDelta), with which the next token begins. So the state is loaded and stored once per token.
-template <size_t W, bool kDelta, bool kChannel, bool kRead>
-HWY_INLINE void advance(size_t dk, ConstRows from, Rows to, float alpha, const float* alphas, const float* k,
-                        const float* q, const float* next, const VFull (&u)[W], VFull (&o)[W],
-                        VFull (&r)[W]) {
-  const Full d;
-  for (size_t w = 0; w < W; ++w) o[w] = r[w] = hn::Zero(d);
-  const VFull all = hn::Set(d, alpha);
-  for (size_t i = 0; i < dk; ++i) {
-    const VFull a = kChannel ? hn::Set(d, alphas[i]) : all, ki = hn::Set(d, k[i]),
-                qi = kRead ? hn::Set(d, q[i]) : all, ni = kDelta ? hn::Set(d, next[i]) : all;
-    const float* x = from.at + i * from.stride;
-    float* y = to.at + i * to.stride;
-    HWY_UNROLL(4)
-    for (size_t w = 0; w < W; ++w) {
-      const VFull S = hn::MulAdd(ki, u[w], hn::Mul(a, hn::LoadU(d, x + w * kLanes)));
-      hn::StoreU(S, d, y + w * kLanes);
-      if constexpr (kRead) o[w] = hn::MulAdd(qi, S, o[w]);
-      if constexpr (kDelta) r[w] = hn::MulAdd(ni, S, r[w]);
-    }
-  }
-}
-
-// Tokens [begin, end) from the state `S`. Each new state goes to to(t); done(t, e, o) gets what was written
-// (before beta) and read (before scale).
-template <size_t W, bool kDelta, bool kChannel, bool kRead, class To, class Done>
-HWY_INLINE void walk(const Head& h, const Columns<W>& cols, size_t begin, size_t end, ConstRows S,
-                     const To& to, const Done& done) {
-  if (begin == end) return;
-  const size_t dk = h.s.dk;
-  Channels channels[2];
-  VFull e[W], u[W], o[W], r[W];
-  if constexpr (kChannel) channels[begin % 2].set(h, begin);
-  if constexpr (kDelta) read<W>(dk, S, kChannel ? channels[begin % 2].key : h.k(begin), r);
-  for (size_t t = begin; t < end; ++t) {
-    const float alpha = kChannel ? 1.0f : h.alpha(t);
-    const float* next = h.k(t);  // of no use after the last token
-    if (t + 1 < end) {
-      next = h.k(t + 1);
-      if constexpr (kChannel) {
-        channels[(t + 1) % 2].set(h, t + 1);
-        next = channels[(t + 1) % 2].key;
-      }
-      // Rows of one head are far apart: no hardware prefetcher follows them.
-      const size_t soon = std::min(t + 2, end - 1);
-      if constexpr (kRead) prefetch(h.q(soon), dk);
-      prefetch(h.k(soon), dk);
-      prefetch(h.v(soon) + cols.begin, cols.width);
-      if constexpr (kChannel) prefetch(h.g_channels(soon), dk);
-    }
-    const float beta = kDelta ? h.beta(t) : 1.0f;
-    for (size_t w = 0; w < W; ++w) {
-      e[w] = cols.load(h.v(t), w);
-      if constexpr (kDelta) e[w] = hn::NegMulAdd(hn::Set(Full(), alpha), r[w], e[w]);
-      u[w] = kDelta ? hn::Mul(hn::Set(Full(), beta), e[w]) : e[w];
-    }
-    const Rows out = to(t);
-    advance<W, kDelta, kChannel, kRead>(dk, S, out, alpha, channels[t % 2].alpha, h.k(t), h.q(t), next, u, o,
-                                        r);
-    S = out;
-    done(t, e, o);
-  }
-}
-
-template <size_t W, bool kDelta, bool kChannel>
-HWY_NOINLINE void fwd_panel(const Head& h, const Columns<W>& cols, const float* s0, float* s_end,
-                            Mat<float> o) {
-  HWY_ALIGN float panel[kPanelFloats];
-  const size_t dk = h.s.dk, dv = h.s.dv;
-  const Rows local{panel, W * kLanes};
-  // Whole panels are read from s0 by the first token and written to s_end by the last.
-  const bool direct_in = s0 && cols.whole() && h.tokens > 0, direct_out = s_end && cols.whole();
-  if (!direct_in) cols.take(dk, s0, dv, panel);
-  const ConstRows start = direct_in ? ConstRows(s0 + cols.begin, dv) : ConstRows(local);
-  const VFull scale = hn::Set(Full(), h.s.scale);
-  walk<W, kDelta, kChannel, true>(
-      h, cols, 0, h.tokens, start,
-      [&](size_t t) {
-        return direct_out && t + 1 == h.tokens ? Rows{s_end + cols.begin, dv} : local;
-      },
-      [&](size_t t, const VFull(&)[W], const VFull(&read)[W]) {
-        float* to = o.row(h.row0 + t) + h.head * dv;
-        for (size_t w = 0; w < W; ++w) cols.store(hn::Mul(scale, read[w]), to, w);
-      });
-  if (s_end && (h.tokens == 0 || !direct_out)) cols.put(dk, panel, s_end, dv);
-}
-
-// f(W, kDelta, kChannel, first column, columns) for the panels of columns [begin, end).
-template <size_t kWide, class F>
-HWY_INLINE void for_panels(const FastWeightShape& s, size_t begin, size_t end, const F& f) {
-  const auto with = [&](auto W, size_t col, size_t width) {
-    const bool delta = s.write == FastWeightWrite::kDelta;
-    if (s.decay == Decay::kChannel)
-      delta ? f(W, std::true_type(), std::true_type(), col, width)
-            : f(W, std::false_type(), std::true_type(), col, width);
-    else
-      delta ? f(W, std::true_type(), std::false_type(), col, width)
-            : f(W, std::false_type(), std::false_type(), col, width);
-  };
-  const size_t most = s.dk <= kWideRows ? kWide : 2;
-  for (size_t col = begin, width; col < end; col += width) {
-    const size_t vectors = std::min(most, (end - col + kLanes - 1) / kLanes);
-    const size_t W = vectors == 3 ? 2 : vectors;
-    width = std::min(end - col, W * kLanes);
-    if (W == 1)
-      with(std::integral_constant<size_t, 1>(), col, width);
-    else if (W == 2)
-      with(std::integral_constant<size_t, 2>(), col, width);
-    else
-      with(std::integral_constant<size_t, kWide>(), col, width);
-  }
-}
-
-// The state of one head among those of a sequence.
-template <class T>
-T* state_of(const FastWeightShape& s, T* states, size_t head) {
-  return states ? states + head * s.dk * s.dv : nullptr;
-}
-
-void fwd(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t head, size_t begin, size_t end,
-         Mat<float> o, float* s_end) {
-  const Head h(s, in, seq, head);
-  const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-  for_panels<kWideFwd>(s, begin, end, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
-    fwd_panel<W, delta, channel>(h, {col, width}, s0, state_of(s, s_end, head), o);
-  });
-}
-
-// Sums of R vectors to R numbers.
-template <size_t R>
-HWY_INLINE void store_sums(const VFull (&x)[R], float* to) {
-  const Full d;
-  if constexpr (R == 4) {
-    // A 4 x 4 transpose that adds on the way; then the 128-bit blocks hold shares of the same four sums.
-    const hn::RepartitionToWide<Full> dw;
-    const auto pair = [&](VFull a, VFull b) {
-      return hn::BitCast(dw, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
-    };
-    const auto ab = pair(x[0], x[1]), cd = pair(x[2], x[3]);
-    const VFull sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(dw, ab, cd)),
-                               hn::BitCast(d, hn::InterleaveUpper(dw, ab, cd)));
-    const hn::CappedTag<float, 4> d4;
-#if HWY_TARGET <= HWY_AVX3
-    const hn::CappedTag<float, 8> d8;
-    const auto half = hn::Add(hn::LowerHalf(d8, sums), hn::UpperHalf(d8, sums));
-    hn::StoreU(hn::Add(hn::LowerHalf(d4, half), hn::UpperHalf(d4, half)), d4, to);
-#elif HWY_TARGET <= HWY_AVX2
-    hn::StoreU(hn::Add(hn::LowerHalf(d4, sums), hn::UpperHalf(d4, sums)), d4, to);
-#else
-    hn::StoreU(sums, d4, to);
-#endif
-  } else {
-    for (size_t r = 0; r < R; ++r) to[r] = hn::GetLane(hn::SumOfLanes(d, x[r]));
-  }
-}
-
-// f(R, i) for the rows [0, n) in groups of R = 4, then 1.
-template <class F>
-HWY_INLINE void for_rows(size_t n, const F& f) {
-  size_t i = 0;
-  for (; i + 4 <= n; i += 4) f(std::integral_constant<size_t, 4>(), i);
-  for (; i < n; ++i) f(std::integral_constant<size_t, 1>(), i);
-}
-
-// What the last token's read sends back: dS += q up^T, dq = S up, du = dS^T k.
-template <size_t W>
-HWY_INLINE void back_read(size_t dk, const float* S, float* dS, const float* q, const float* k,
-                          const VFull (&up)[W], VFull (&du)[W], float* dq) {
-  const Full d;
-  for (size_t w = 0; w < W; ++w) du[w] = hn::Zero(d);
-  for_rows(dk, [&](auto R, size_t row) {
-    VFull sum[R];
-    for (size_t r = 0; r < R; ++r) {
-      const size_t i = row + r;
-      sum[r] = hn::Zero(d);
-      HWY_UNROLL(4)
-      for (size_t w = 0; w < W; ++w) {
-        const size_t at = (i * W + w) * kLanes;
-        const VFull x = hn::MulAdd(hn::Set(d, q[i]), up[w], hn::LoadU(d, dS + at));
-        hn::StoreU(x, d, dS + at);
-        sum[r] = hn::MulAdd(hn::LoadU(d, S + at), up[w], sum[r]);
-        du[w] = hn::MulAdd(hn::Set(d, k[i]), x, du[w]);
-      }
-    }
-    store_sums<R>(sum, dq + row);
-  });
-}
-
-// One token's write and decay and the read of the token before it, in one pass over dS and over S, the state
-// between the two. dr = -beta du (kDelta); before: q, k and cotangent `up` of the earlier token, whose du
-// comes out. dg: per row for kChannel, else the sum of all is returned.
-template <size_t W, bool kDelta, bool kChannel>
-HWY_INLINE float back_token(size_t dk, const float* S, float* dS, float alpha, const float* alphas,
-                            const float* k, const VFull (&u)[W], const VFull (&dr)[W], const float* q_before,
-                            const float* k_before, const VFull (&up)[W], VFull (&du)[W], float* dk_sum,
-                            float* dg_sum, float* dq_sum) {
-  const Full d;
-  VFull all = hn::Zero(d);
-  for (size_t w = 0; w < W; ++w) du[w] = hn::Zero(d);
-  const VFull alpha_all = hn::Set(d, alpha);
-  for_rows(dk, [&](auto R, size_t row) {
-    VFull sk[R], sg[R], sq[R];
-    for (size_t r = 0; r < R; ++r) {
-      const size_t i = row + r;
-      sk[r] = sg[r] = sq[r] = hn::Zero(d);
-      const VFull a = kChannel ? hn::Set(d, alphas[i]) : alpha_all;
-      HWY_UNROLL(4)
-      for (size_t w = 0; w < W; ++w) {
-        const size_t at = (i * W + w) * kLanes;
-        const VFull s = hn::LoadU(d, S + at), decayed = hn::Mul(a, s);
-        VFull x = hn::LoadU(d, dS + at);
-        sk[r] = hn::MulAdd(x, u[w], sk[r]);
-        if constexpr (kDelta) {
-          sk[r] = hn::MulAdd(decayed, dr[w], sk[r]);
-          x = hn::MulAdd(hn::Set(d, k[i]), dr[w], x);
-        }
-        sg[r] = hn::MulAdd(x, decayed, sg[r]);
-        x = hn::MulAdd(hn::Set(d, q_before[i]), up[w], hn::Mul(a, x));
-        hn::StoreU(x, d, dS + at);
-        sq[r] = hn::MulAdd(s, up[w], sq[r]);
-        du[w] = hn::MulAdd(hn::Set(d, k_before[i]), x, du[w]);
-      }
-    }
-    store_sums<R>(sk, dk_sum + row);
-    store_sums<R>(sq, dq_sum + row);
-    if constexpr (kChannel) {
-      store_sums<R>(sg, dg_sum + row);
-    } else {
-      for (size_t r = 0; r < R; ++r) all = hn::Add(all, sg[r]);
-    }
-  });
-  return kChannel ? 0.0f : hn::GetLane(hn::SumOfLanes(d, all));
-}
-
-HWY_INLINE void put(const float* from, float* to, size_t n, Into into) {
-  for_lanes(n, [&](auto d, size_t i) {
-    const auto x = hn::LoadU(d, from + i);
-    hn::StoreU(into == Into::kAdd ? hn::Add(hn::LoadU(d, to + i), x) : x, d, to + i);
-  });
-}
-HWY_INLINE void put(float x, float* to, Into into) { *to = into == Into::kAdd ? *to + x : x; }
-
-// A panel's share of all gradients. keys: whether dq and dk begin here; head: whether dg and dbeta do.
-template <size_t W, bool kDelta, bool kChannel>
-HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* s0, Mat<const float> dout,
-                            const float* ds_end, const FastWeightGrad& grad, float* ds0, float* dg_head,
-                            float* scratch, Into keys, Into head) {
-  const Full d;
-  const size_t dk = h.s.dk, dv = h.s.dv, T = h.tokens, stride = W * kLanes;
-  const BwdScratch layout(h.s, T);
-  float *const starts = scratch + layout.starts, *const states = scratch + layout.states,
-               *const errors = scratch + layout.errors, *const dS = scratch + layout.dS;
-  float *const dk_sum = scratch + layout.sums, *const dg_sum = dk_sum + dk, *const dq_sum = dg_sum + dk;
-  const size_t C = layout.chunk, chunks = layout.chunks;
-  const auto start = [&](size_t c) { return starts + c * layout.panel; };
-  const auto state = [&](size_t c, size_t i) { return i ? states + i * layout.panel : start(c); };
-  cols.take(dk, ds_end, dv, dS);
-  if (T == 0) {
-    if (ds0) cols.put(dk, dS, ds0, dv);
-    return;
-  }
-  // The states at the start of every chunk.
-  cols.take(dk, s0, dv, start(0));
-  walk<W, kDelta, kChannel, false>(
-      h, cols, 0, (chunks - 1) * C, {start(0), stride},
-      [&](size_t t) {
-        return Rows{(t + 1) % C == 0 ? start((t + 1) / C) : states, stride};
-      },
-      [](size_t, const VFull(&)[W], const VFull(&)[W]) {});
-  VFull du[W], up[W];
-  const VFull scale = hn::Set(d, h.s.scale);
-  const auto load_up = [&](size_t t) {
-    for (size_t w = 0; w < W; ++w) up[w] = hn::Mul(scale, cols.load(dout.row(h.row0 + t) + h.head * dv, w));
-  };
-  const auto put_dq = [&](size_t t) { put(dq_sum, grad.dq.row(h.row0 + t) + h.key_head * dk, dk, keys); };
-  Channels channels;
-  double dg_all = 0;
-  for (size_t c = chunks; c-- > 0;) {
-    const size_t begin = c * C, end = std::min(T, begin + C);
-    walk<W, kDelta, kChannel, false>(
-        h, cols, begin, end, {start(c), stride},
-        [&](size_t t) {
-          return Rows{state(c, t + 1 - begin), stride};
-        },
-        [&](size_t t, const VFull(&e)[W], const VFull(&)[W]) {
-          for (size_t w = 0; w < W; ++w) hn::StoreU(e[w], d, errors + ((t - begin) * W + w) * kLanes);
-        });
-    if (end == T) {
-      load_up(T - 1);
-      back_read<W>(dk, state(c, T - begin), dS, h.q(T - 1), h.k(T - 1), up, du, dq_sum);
-      put_dq(T - 1);
-    }
-    for (size_t t = end; t-- > begin;) {
-      const size_t row = h.row0 + t, before = t ? t - 1 : 0;
-      const size_t soon = t > 2 ? t - 3 : 0, key = h.key_head * dk;
-      prefetch(dout.row(h.row0 + soon) + h.head * dv + cols.begin, cols.width);
-      prefetch(h.q(soon), dk);
-      prefetch(grad.dq.row(h.row0 + soon) + key, dk);
-      prefetch(grad.dk.row(h.row0 + soon) + key, dk);
-      VFull u[W], dr[W], sum = hn::Zero(d);
-      const float beta = kDelta ? h.beta(t) : 1.0f;
-      for (size_t w = 0; w < W; ++w) {
-        const VFull e = hn::LoadU(d, errors + ((t - begin) * W + w) * kLanes), b = hn::Set(d, beta);
-        u[w] = hn::Mul(b, e);
-        const VFull dv_w = hn::Mul(b, du[w]);
-        dr[w] = hn::Neg(dv_w);
-        sum = hn::MulAdd(du[w], e, sum);
-        cols.store(dv_w, grad.dv.row(row) + h.head * dv, w);
-      }
-      if constexpr (kDelta) put(hn::GetLane(hn::SumOfLanes(d, sum)), grad.dbeta.row(row) + h.head, head);
-      if constexpr (kChannel) channels.set(h, t);
-      if (t)
-        load_up(before);
-      else
-        for (size_t w = 0; w < W; ++w) up[w] = hn::Zero(d);
-      const float dg = back_token<W, kDelta, kChannel>(
-          dk, state(c, t - begin), dS, kChannel ? 1.0f : h.alpha(t), channels.alpha, h.k(t), u, dr,
-          h.q(before), h.k(before), up, du, dk_sum, dg_sum, dq_sum);
-      put(dk_sum, grad.dk.row(row) + h.key_head * dk, dk, keys);
-      if (t) put_dq(before);
-      if (grad.dg.data) {
-        if constexpr (kChannel)
-          put(dg_sum, grad.dg.row(row) + h.head * dk, dk, head);
-        else if (h.s.decay == Decay::kToken)
-          put(dg, grad.dg.row(row) + h.head, head);
-        dg_all += dg;
-      }
-    }
-  }
-  if (h.s.decay == Decay::kHead) dg_head[h.head] += static_cast<float>(dg_all);
-  if (ds0) cols.put(dk, dS, ds0, dv);
-}
-
-void bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> dout, const float* ds_end,
-         const FastWeightGrad& grad, size_t seq, size_t key_head, float* ds0, float* dg_head,
-         float* scratch) {
-  const size_t group = s.value_heads / s.key_heads;
-  for (size_t head = key_head * group; head < (key_head + 1) * group; ++head) {
-    const Head h(s, in, seq, head);
-    const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-    for_panels<kWideBwd>(s, 0, s.dv, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
-      const auto first = [](bool yes) { return yes ? Into::kOverwrite : Into::kAdd; };
-      bwd_panel<W, delta, channel>(h, {col, width}, s0, dout, state_of(s, ds_end, head), grad,
-                                   state_of(s, ds0, head), dg_head, scratch,
-                                   first(col == 0 && head == key_head * group), first(col == 0));
-    });
-  }
-}
-
-constexpr FastWeightFns kFns{fwd, bwd};
+constexpr FastWeightFns kFns{fwd, chunk_fwd, bwd, chunk_bwd};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -531,12 +32,18 @@ namespace braid {
 namespace {
 
 // The reference wants dense rows of one key head's group.
-std::vector<float> dense(Mat<const float> from, size_t row, size_t rows, size_t begin, size_t width) {
+float to_f32(float x) { return x; }
+template <class T>
+std::vector<float> dense(Mat<const T> from, size_t row, size_t rows, size_t begin, size_t width) {
   std::vector<float> to;
   if (!from.data) return to;
   for (size_t i = row; i < row + rows; ++i)
-    to.insert(to.end(), from.row(i) + begin, from.row(i) + begin + width);
+    for (size_t j = begin; j < begin + width; ++j) to.push_back(to_f32(from.row(i)[j]));
   return to;
+}
+std::vector<float> dense(Mat<const float> f32, Mat<const bf16> b, size_t row, size_t rows, size_t begin,
+                         size_t width) {
+  return b.data ? dense(b, row, rows, begin, width) : dense(f32, row, rows, begin, width);
 }
 
 void scatter(const std::vector<float>& from, Mat<float> to, size_t row, size_t rows, size_t begin,
@@ -561,38 +68,54 @@ std::vector<float> dense_g(const FastWeightShape& s, Mat<const float> g, size_t 
 }
 
 void ref_fwd(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t head, size_t begin,
-             size_t end, Mat<float> o, float* s_end) {
+             size_t end, Mat<float> o, float* s_end, const FastWeightMarks& marks, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, width = end - begin;
   const size_t key = head / (s.value_heads / s.key_heads) * s.dk, value = head * s.dv + begin;
   const ref::FastWeightDims<float> dims{1, 1, s.dk, width, s.decay, s.write, s.scale};
-  const std::vector<float> q = dense(in.q, row, n, key, s.dk), k = dense(in.k, row, n, key, s.dk),
-                           v = dense(in.v, row, n, value, width), g = dense_g(s, in.g, row, n, head, 1),
-                           beta = dense(in.beta, row, n, head, 1);
-  std::vector<float> S(s.dk * width), out(n * width);
+  const std::vector<float> q = dense(in.q, in.q_bf16, row, n, key, s.dk),
+                           k = dense(in.k, in.k_bf16, row, n, key, s.dk),
+                           v = dense(in.v, in.v_bf16, row, n, value, width),
+                           g = dense_g(s, in.g, row, n, head, 1), beta = dense(in.beta, row, n, head, 1);
+  const size_t count = marks.to ? n / marks.every : 0, size = s.dk * width;
+  std::vector<float> S(size), out(n * width), emitted(count * size);
   const size_t state = head * s.dk * s.dv + begin;
-  if (!in.s0.empty() && in.s0[seq]) S = dense({in.s0[seq] + state, s.dk, width, s.dv}, 0, s.dk, 0, width);
+  if (!in.s0.empty() && in.s0[seq])
+    S = dense(Mat<const float>(in.s0[seq] + state, s.dk, width, s.dv), 0, s.dk, 0, width);
   ref::fast_weight_fwd<float>(dims, n, {q.data(), k.data(), v.data(), g.data(), beta.data(), S.data()},
-                              out.data(), S.data());
+                              out.data(), S.data(), marks.every, count ? emitted.data() : nullptr);
   scatter(out, o, row, n, value, width);
   if (s_end) scatter(S, {s_end + state, s.dk, width, s.dv}, 0, s.dk, 0, width);
+  for (size_t i = 0; i < count; ++i)
+    for (size_t r = 0; r < s.dk; ++r)
+      std::copy_n(&emitted[i * size + r * width], width,
+                  marks.to + i * s.value_heads * s.dk * s.dv + state + r * s.dv);
 }
 
 void ref_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> dout, const float* ds_end,
-             const FastWeightGrad& grad, size_t seq, size_t key_head, float* ds0, float* dg_head, float*) {
+             const FastWeightGrad& grad, size_t seq, size_t key_head, float* ds0, float* dg_head,
+             const FastWeightMarks& marks, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.value_heads / s.key_heads;
   const size_t head = key_head * group, key = key_head * s.dk, value = head * s.dv, width = group * s.dv,
                state = head * s.dk * s.dv;
   const ref::FastWeightDims<float> dims{group, 1, s.dk, s.dv, s.decay, s.write, s.scale};
-  const std::vector<float> q = dense(in.q, row, n, key, s.dk), k = dense(in.k, row, n, key, s.dk),
-                           v = dense(in.v, row, n, value, width), g = dense_g(s, in.g, row, n, head, group),
+  const std::vector<float> q = dense(in.q, in.q_bf16, row, n, key, s.dk),
+                           k = dense(in.k, in.k_bf16, row, n, key, s.dk),
+                           v = dense(in.v, in.v_bf16, row, n, value, width),
+                           g = dense_g(s, in.g, row, n, head, group),
                            beta = dense(in.beta, row, n, head, group), up = dense(dout, row, n, value, width);
-  std::vector<float> dq(n * s.dk), dk(n * s.dk), dv(n * width), dg(g.size()), dbeta(n * group);
+  std::vector<float> dq(n * s.dk), dk(n * s.dk), dv(n * width), dg(g.size()), dbeta(n * group), d_emitted;
+  if (marks.dstates)
+    for (size_t i = 0; i < n / marks.every; ++i) {
+      const float* from = marks.dstates + i * s.value_heads * s.dk * s.dv + state;
+      d_emitted.insert(d_emitted.end(), from, from + group * s.dk * s.dv);
+    }
   ref::fast_weight_bwd<float>(
       dims, n,
       {q.data(), k.data(), v.data(), g.data(), beta.data(),
        in.s0.empty() || !in.s0[seq] ? nullptr : in.s0[seq] + state},
       up.data(), ds_end ? ds_end + state : nullptr,
-      {dq.data(), dk.data(), dv.data(), dg.data(), dbeta.data(), ds0 ? ds0 + state : nullptr});
+      {dq.data(), dk.data(), dv.data(), dg.data(), dbeta.data(), ds0 ? ds0 + state : nullptr}, marks.every,
+      marks.dstates ? d_emitted.data() : nullptr);
   scatter(dq, grad.dq, row, n, key, s.dk);
   scatter(dk, grad.dk, row, n, key, s.dk);
   scatter(dv, grad.dv, row, n, value, width);
@@ -603,11 +126,14 @@ void ref_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> 
   if (s.decay == FastWeightDecay::kChannel) scatter(dg, grad.dg, row, n, head * s.dk, group * s.dk);
 }
 
-constexpr FastWeightFns kRefFns{ref_fwd, ref_bwd};
+constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_bwd, ref_bwd};
 
 const FastWeightFns& fns_for(const FastWeightShape& s) {
   return std::max(s.dk, s.dv) <= kFastWeightMaxDim ? fast_weight_impls().use() : kRefFns;
 }
+
+// Sequences up to this length can be one chunk.
+constexpr size_t kWholeTokens = 64;
 
 // run(task, worker) for every task. Threads take the next few when they are free, as sequences differ in
 // length; with many, all tasks of a sequence at once, as their rows share cache lines.
@@ -622,11 +148,43 @@ void for_tasks(size_t seqs, size_t per_seq, Par par, const Run& run) {
   });
 }
 
-size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets) {
-  size_t longest = 0;
-  for (size_t i = 1; i < offsets.size(); ++i)
-    longest = std::max<size_t>(longest, offsets[i] - offsets[i - 1]);
-  return BwdScratch(shape, longest).floats;
+// The shape with what the plan says filled in.
+FastWeightShape planned(FastWeightShape s, size_t tokens, bool backward, bool alone) {
+  const FastWeightPlan plan = fast_weight_plan(s, tokens, backward, alone);
+  s.form = plan.form, s.chunk = plan.chunk;
+  return s;
+}
+
+size_t longest(std::span<const uint32_t> offsets) {
+  size_t most = 0;
+  for (size_t i = 1; i < offsets.size(); ++i) most = std::max<size_t>(most, offsets[i] - offsets[i - 1]);
+  return most;
+}
+
+FastWeightShape with_chunk(FastWeightShape s, size_t chunk) {
+  s.chunk = chunk;
+  return s;
+}
+
+// Enough for whatever the plan takes, as sequences differ in length.
+size_t fwd_scratch_per_thread(const FastWeightShape& shape) {
+  if (shape.form == FastWeightForm::kRecurrent) return 0;
+  const bool fixed = shape.form == FastWeightForm::kChunk;
+  return ChunkBuffers(with_chunk(shape, fixed ? shape.chunk : kWholeTokens), nullptr).floats;
+}
+
+size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets,
+                              const FastWeightKept& kept) {
+  const auto chunk = [&](size_t C, size_t T) {
+    const FastWeightShape s = with_chunk(shape, C);
+    const size_t E = segment_tokens(s, kept.every), segments = kept.states.empty() ? (T + E - 1) / E : 0;
+    return ChunkBuffers(s, std::min(E, T), segments, nullptr).floats;
+  };
+  const size_t T = longest(offsets);
+  if (shape.form == FastWeightForm::kRecurrent) return BwdScratch(shape, T).floats;
+  if (shape.form == FastWeightForm::kChunk) return chunk(shape.chunk, T);
+  return std::max({chunk(kFastWeightChunk, T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
+                   BwdScratch(shape, T).floats});
 }
 
 // Shares of dg, one per sequence and head, behind the threads' scratch.
@@ -643,37 +201,87 @@ Impls<FastWeightFns>& fast_weight_impls() {
   return table;
 }
 
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone) {
+  const FastWeightPlan recurrent{FastWeightForm::kRecurrent, 0},
+      chunk{FastWeightForm::kChunk, shape.chunk ? shape.chunk : kFastWeightChunk};
+  if (shape.form == FastWeightForm::kRecurrent) return recurrent;
+  if (shape.form == FastWeightForm::kChunk) return chunk;
+  // Measured with AVX2 (docs/results/kernels.md): what a token costs besides the state's numbers weighs more
+  // in small states, and backward gains more than forward.
+  const size_t d = std::min(shape.dk, shape.dv);
+  if (alone && tokens <= kWholeTokens && d >= (backward ? 24 : 64) && tokens > 0)
+    return {FastWeightForm::kChunk, tokens};
+  if (backward ? d >= 48 : d >= 128 && tokens >= 64) return chunk;
+  return recurrent;
+}
+
+size_t fast_weight_fwd_scratch(const FastWeightShape& shape, Par par) {
+  return fwd_scratch_per_thread(shape) * static_cast<size_t>(par.threads());
+}
+
 void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
-                     std::span<float* const> s_end, Par par) {
+                     std::span<float* const> s_end, Par par, std::span<float> scratch,
+                     const FastWeightEmit& emit) {
+  const bool wide = in.q_bf16.data != nullptr;
+  check(shape.chunk <= kFastWeightMaxChunk, "fast_weight: chunk too long");
+  check(!wide || shape.form != FastWeightForm::kRecurrent, "fast_weight: bf16 needs the chunk form");
+  check(scratch.size() >= fast_weight_fwd_scratch(shape, par) ||
+            (scratch.empty() && !wide && shape.form == FastWeightForm::kAuto),
+        "fast_weight_fwd: scratch too small");
   const FastWeightFns& f = fns_for(shape);
-  const size_t blocks = (shape.dv + kFastWeightBlock - 1) / kFastWeightBlock,
+  const size_t each = fwd_scratch_per_thread(shape);
+  // Both forms cut the columns at multiples of kFastWeightBlock.
+  const size_t blocks = (shape.dv + kFastWeightChunkBlock - 1) / kFastWeightChunkBlock,
                per_seq = shape.value_heads * blocks;
-  for_tasks(in.seqs(), per_seq, par, [&](size_t i, size_t) {
-    const size_t s = i / per_seq, begin = i % blocks * kFastWeightBlock;
-    f.fwd(shape, in, s, i % per_seq / blocks, begin, std::min(shape.dv, begin + kFastWeightBlock), o,
-          s_end.empty() ? nullptr : s_end[s]);
+  for_tasks(in.seqs(), per_seq, par, [&](size_t i, size_t worker) {
+    const size_t s = i / per_seq, head = i % per_seq / blocks, begin = i % blocks * kFastWeightChunkBlock,
+                 end = std::min(shape.dv, begin + kFastWeightChunkBlock);
+    float* const last = s_end.empty() ? nullptr : s_end[s];
+    const FastWeightMarks marks{.every = emit.every, .to = emit.every ? emit.to[s] : nullptr};
+    const bool alone = !last && !marks.to && (in.s0.empty() || !in.s0[s]);
+    FastWeightShape how = shape;
+    if (wide) how.form = FastWeightForm::kChunk;
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], false, alone);
+    if (how.form == FastWeightForm::kChunk && !scratch.empty())
+      return f.chunk_fwd(how, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
+    for (size_t col = begin; col < end; col += kFastWeightBlock)
+      f.fwd(shape, in, s, head, col, std::min(end, col + kFastWeightBlock), o, last, marks, nullptr);
   });
 }
 
-size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par) {
-  return bwd_scratch_per_thread(shape, offsets) * static_cast<size_t>(par.threads()) +
+size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par,
+                               const FastWeightKept& kept) {
+  return bwd_scratch_per_thread(shape, offsets, kept) * static_cast<size_t>(par.threads()) +
          dg_shares(shape, offsets.empty() ? 0 : offsets.size() - 1);
 }
 
 void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<const float> dout,
                      std::span<const float* const> ds_end, const FastWeightGrad& grad,
-                     std::span<float> scratch, Par par) {
-  check(scratch.size() >= fast_weight_bwd_scratch(shape, in.offsets, par),
+                     std::span<float> scratch, Par par, const FastWeightKept& kept) {
+  const bool needs_chunk = in.q_bf16.data != nullptr || !kept.dstates.empty();
+  check(shape.chunk <= kFastWeightMaxChunk, "fast_weight: chunk too long");
+  check(!needs_chunk || shape.form != FastWeightForm::kRecurrent,
+        "fast_weight_bwd: bf16 and cotangents of emitted states need the chunk form");
+  check(scratch.size() >= fast_weight_bwd_scratch(shape, in.offsets, par, kept),
         "fast_weight_bwd: scratch too small");
   const FastWeightFns& f = fns_for(shape);
-  const size_t each = bwd_scratch_per_thread(shape, in.offsets);
+  const size_t each = bwd_scratch_per_thread(shape, in.offsets, kept);
   float* shares = scratch.data() + each * static_cast<size_t>(par.threads());
   std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);
   for_tasks(in.seqs(), shape.key_heads, par, [&](size_t i, size_t worker) {
     const size_t s = i / shape.key_heads;
-    f.bwd(shape, in, dout, ds_end.empty() ? nullptr : ds_end[s], grad, s, i % shape.key_heads,
-          grad.ds0.empty() ? nullptr : grad.ds0[s], shares + s * shape.value_heads,
-          scratch.data() + worker * each);
+    const FastWeightMarks marks{.every = kept.every,
+                                .states = kept.states.empty() ? nullptr : kept.states[s],
+                                .dstates = kept.dstates.empty() ? nullptr : kept.dstates[s]};
+    const float* const end = ds_end.empty() ? nullptr : ds_end[s];
+    float* const ds0 = grad.ds0.empty() ? nullptr : grad.ds0[s];
+    const bool alone = !end && !ds0 && !kept.every && (in.s0.empty() || !in.s0[s]);
+    FastWeightShape how = shape;
+    if (needs_chunk) how.form = FastWeightForm::kChunk;
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], true, alone);
+    (how.form == FastWeightForm::kChunk ? f.chunk_bwd : f.bwd)(
+        how, in, dout, end, grad, s, i % shape.key_heads, ds0, shares + s * shape.value_heads, marks,
+        scratch.data() + worker * each);
   });
   if (shape.decay == FastWeightDecay::kHead && grad.dg.data)
     for (size_t h = 0; h < shape.value_heads; ++h) {

@@ -22,6 +22,9 @@ namespace braid {
 
 enum class FastWeightDecay : uint8_t { kNone, kHead, kToken, kChannel };
 enum class FastWeightWrite : uint8_t { kAdditive, kDelta };
+// Two ways to the same numbers: token by token, or C tokens at a time as matrix products. kAuto takes the
+// faster one for each sequence's length.
+enum class FastWeightForm : uint8_t { kAuto, kRecurrent, kChunk };
 
 struct FastWeightShape {
   size_t value_heads, key_heads;  // key_heads divides value_heads
@@ -29,8 +32,10 @@ struct FastWeightShape {
   FastWeightDecay decay;
   FastWeightWrite write;
   float scale = 1;
+  FastWeightForm form = FastWeightForm::kAuto;
+  size_t chunk = 0;  // tokens per chunk, up to kFastWeightMaxChunk; 0 = kFastWeightChunk
 };
-inline constexpr size_t kFastWeightMaxDim = 512;
+inline constexpr size_t kFastWeightMaxDim = 512, kFastWeightChunk = 16, kFastWeightMaxChunk = 128;
 
 // Ragged batch: sequence s is rows offsets[s] .. offsets[s + 1] - 1. Any of the matrices may be a view into a
 // wider one. Batches of single steps are sequences of one token.
@@ -42,13 +47,25 @@ struct FastWeightIn {
   std::span<const uint32_t> offsets;
   // Initial states [value_heads, dk, dv], one pointer per sequence; null, or no pointers at all, means zeros.
   std::span<const float* const> s0;
+  // Instead of q, k and v. They are widened to f32 on reading; the chunk form runs.
+  Mat<const bf16> q_bf16 = {}, k_bf16 = {}, v_bf16 = {};
   size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
+// States on the way: of each sequence those after `every`, 2 `every`, .. tokens, [count, value_heads, dk,
+// dv]. They cost no extra pass; with them backward needs none either.
+struct FastWeightEmit {
+  size_t every = 0;  // 0: none
+  std::span<float* const> to = {};
+};
+
 // o: [N, value_heads * dv]. s_end: where to leave each sequence's final state; null, or no pointers at all,
-// drops it. A sequence's s_end may be its s0: then the state advances in place.
+// drops it. A sequence's s_end may be its s0: then the state advances in place. scratch:
+// fast_weight_fwd_scratch() numbers for as many threads, whatever is in it; without it kAuto is recurrent.
 void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
-                     std::span<float* const> s_end = {}, Par par = {});
+                     std::span<float* const> s_end = {}, Par par = {}, std::span<float> scratch = {},
+                     const FastWeightEmit& emit = {});
+size_t fast_weight_fwd_scratch(const FastWeightShape& shape, Par par = {});
 
 struct FastWeightGrad {  // all overwritten
   Mat<float> dq, dk, dv;
@@ -56,23 +73,50 @@ struct FastWeightGrad {  // all overwritten
   std::span<float* const> ds0;  // like s_end; may be the same memory as ds_end
 };
 
+// What forward emitted, and cotangents of it; either may be missing. Cotangents need the chunk form.
+struct FastWeightKept {
+  size_t every = 0;
+  std::span<const float*const> states = {}, dstates = {};
+};
+
 // dout: cotangent of o; ds_end: of the final states, null or none for zeros. States are computed again from
-// s0, so what forward made is not needed. scratch: fast_weight_bwd_scratch() numbers for as many threads;
+// s0 or the kept ones, so o is not needed. scratch: fast_weight_bwd_scratch() numbers for as many threads;
 // what is in it does not matter.
 void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<const float> dout,
                      std::span<const float* const> ds_end, const FastWeightGrad& grad,
-                     std::span<float> scratch, Par par = {});
-size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {});
+                     std::span<float> scratch, Par par = {}, const FastWeightKept& kept = {});
+size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {},
+                               const FastWeightKept& kept = {});
+
+// What runs for a sequence of so many tokens: the form, never kAuto, and its chunk. alone: nothing is known
+// of its start state and nobody asks for later ones, so one chunk can take it without touching a state.
+struct FastWeightPlan {
+  FastWeightForm form;
+  size_t chunk;
+};
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone);
+
+// One sequence's part of FastWeightEmit and FastWeightKept.
+struct FastWeightMarks {
+  size_t every = 0;
+  float* to = nullptr;
+  const float *states = nullptr, *dstates = nullptr;
+};
 
 struct FastWeightFns {
-  // Value columns [begin, end), at most kFastWeightBlock, of one value head of sequence s.
-  void (*fwd)(const FastWeightShape&, const FastWeightIn&, size_t s, size_t head, size_t begin, size_t end,
-              Mat<float> o, float* s_end);
+  // Value columns [begin, end) of one value head of sequence s: at most kFastWeightBlock, in the chunk form
+  // kFastWeightChunkBlock.
+  using Fwd = void(const FastWeightShape&, const FastWeightIn&, size_t s, size_t head, size_t begin,
+                   size_t end, Mat<float> o, float* s_end, const FastWeightMarks&, float* scratch);
   // All value heads of one key head of sequence s. dg_head: [value_heads], this sequence's share of dg for
   // kHead.
-  void (*bwd)(const FastWeightShape&, const FastWeightIn&, Mat<const float> dout, const float* ds_end,
-              const FastWeightGrad&, size_t s, size_t key_head, float* ds0, float* dg_head, float* scratch);
+  using Bwd = void(const FastWeightShape&, const FastWeightIn&, Mat<const float> dout, const float* ds_end,
+                   const FastWeightGrad&, size_t s, size_t key_head, float* ds0, float* dg_head,
+                   const FastWeightMarks&, float* scratch);
+  Fwd *fwd, *chunk_fwd;
+  Bwd *bwd, *chunk_bwd;
 };
+inline constexpr size_t kFastWeightChunkBlock = 128;
 inline constexpr size_t kFastWeightBlock = 64;
 Impls<FastWeightFns>& fast_weight_impls();
 std::vector<CheckRow> fast_weight_check();

@@ -12,6 +12,7 @@ namespace {
 
 using Decay = FastWeightDecay;
 using Write = FastWeightWrite;
+using Form = FastWeightForm;
 
 // Log-decays: -g log-uniform in (1e-4, 1), or every other one below -1, down to -90.
 enum class Forget { kMild, kStrong };
@@ -56,7 +57,8 @@ const std::vector<Case>& cases() {
 }
 
 // Random inputs, q, k and v as views into one buffer, and what the reference makes of them in double.
-// Sequences 0, 2, .. have an initial state and a cotangent of the final one.
+// Sequences 0, 2, .. have an initial state and a cotangent of the final one, or none has.
+enum class States { kEven, kNone };
 struct Problem {
   Case c;
   std::vector<uint32_t> offsets{0};
@@ -64,7 +66,7 @@ struct Problem {
   std::vector<float> qkv, g, beta, s0, dout, ds_end;
   std::vector<double> o, s_end, dq, dk, dv, dg, dbeta, ds0;
 
-  explicit Problem(const Case& of) : c(of), seqs(of.lengths.size()) {
+  explicit Problem(const Case& of, States states = States::kEven) : c(of), seqs(of.lengths.size()) {
     for (const uint32_t n : c.lengths) offsets.push_back(offsets.back() + n);
     rows = offsets.back(), kw = c.key_heads * c.dk, vw = c.value_heads * c.dv;
     gw = c.decay == Decay::kNone ? 0 : c.decay == Decay::kChannel ? c.value_heads * c.dk : c.value_heads;
@@ -96,16 +98,17 @@ struct Problem {
     const ref::FastWeightDims<double> d{c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale()};
     std::vector<double> share(g.size());
     for (size_t s = 0; s < seqs; ++s) {
+      const bool given = states == States::kEven && s % 2 == 0;
       const size_t at = offsets[s], n = c.lengths[s], g_at = c.decay == Decay::kHead ? 0 : at * gw;
       const ref::FastWeightArgs<double> in{qd.data() + at * kw,
                                            kd.data() + at * kw,
                                            vd.data() + at * vw,
                                            gd.data() + g_at,
                                            bd.data() + at * c.value_heads,
-                                           s % 2 ? nullptr : sd.data() + s * state};
+                                           given ? sd.data() + s * state : nullptr};
       ref::fast_weight_fwd<double>(d, n, in, o.data() + at * vw, s_end.data() + s * state);
       double* dgs = c.decay == Decay::kHead ? share.data() : dg.data() + g_at;
-      ref::fast_weight_bwd<double>(d, n, in, dod.data() + at * vw, s % 2 ? nullptr : dsd.data() + s * state,
+      ref::fast_weight_bwd<double>(d, n, in, dod.data() + at * vw, given ? dsd.data() + s * state : nullptr,
                                    {dq.data() + at * kw, dk.data() + at * kw, dv.data() + at * vw, dgs,
                                     dbeta.data() + at * c.value_heads, ds0.data() + s * state});
       for (size_t h = 0; c.decay == Decay::kHead && h < gw; ++h) dg[h] += share[h];
@@ -114,8 +117,8 @@ struct Problem {
 
   size_t g_rows() const { return c.decay == Decay::kHead ? 1 : rows; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(c.dk)); }
-  FastWeightShape shape() const {
-    return {c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale()};
+  FastWeightShape shape(Form form, size_t chunk = 0) const {
+    return {c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, scale(), form, chunk};
   }
   Mat<const float> view(size_t begin, size_t width) const {
     return {qkv.data() + begin, rows, width, 2 * kw + vw};
@@ -129,13 +132,15 @@ struct Problem {
             cuts,
             states};
   }
-  std::string name() const {
+  std::string name(Form form, size_t chunk = 0) const {
     constexpr const char* kNames[] = {"none", "head", "token", "channel"};
     std::string lengths;
     for (const uint32_t n : c.lengths) lengths += fmt::format("{}{}", lengths.empty() ? "" : ",", n);
-    return fmt::format("{} h{}/{} d{}/{} {} {}{} beta<{} ", lengths, c.value_heads, c.key_heads, c.dk, c.dv,
-                       kNames[static_cast<size_t>(c.decay)], c.write == Write::kDelta ? "delta" : "additive",
-                       c.forget == Forget::kStrong ? " strong" : "", c.beta_high);
+    return fmt::format(
+        "{} h{}/{} d{}/{} {} {}{} beta<{} {} ", lengths, c.value_heads, c.key_heads, c.dk, c.dv,
+        kNames[static_cast<size_t>(c.decay)], c.write == Write::kDelta ? "delta" : "additive",
+        c.forget == Forget::kStrong ? " strong" : "", c.beta_high,
+        form == Form::kChunk ? fmt::format("chunk {}", chunk ? chunk : kFastWeightChunk) : "recurrent");
   }
 };
 
@@ -148,7 +153,8 @@ std::vector<T*> pointers(V& x, size_t seqs, size_t state, Odd odd) {
   return p;
 }
 
-void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
+void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRow>& rows) {
+  const FastWeightShape shape = p.shape(form, chunk);
   const auto empty = [](const std::vector<double>& like) { return std::vector<float>(like.size(), NAN); };
   std::vector<float> o = empty(p.o), s_end = empty(p.s_end), dq = empty(p.dq), dk = empty(p.dk),
                      dv = empty(p.dv), dg = empty(p.dg), dbeta = empty(p.dbeta), ds0 = empty(p.ds0);
@@ -157,9 +163,11 @@ void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
   const auto ends = pointers<float>(s_end, p.seqs, p.state, Odd::kGiven),
              dstarts = pointers<float>(ds0, p.seqs, p.state, Odd::kGiven);
   const FastWeightIn in = p.in(p.offsets, s0);
-  fast_weight_fwd(p.shape(), in, {o.data(), p.rows, p.vw}, ends);
-  std::vector<float> scratch(fast_weight_bwd_scratch(p.shape(), p.offsets), NAN);
-  fast_weight_bwd(p.shape(), in, {p.dout.data(), p.rows, p.vw}, ds_end,
+  std::vector<float> scratch(
+      std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
+  fast_weight_fwd(shape, in, {o.data(), p.rows, p.vw}, ends, {}, scratch);
+  std::fill(scratch.begin(), scratch.end(), NAN);
+  fast_weight_bwd(shape, in, {p.dout.data(), p.rows, p.vw}, ds_end,
                   {{dq.data(), p.rows, p.kw},
                    {dk.data(), p.rows, p.kw},
                    {dv.data(), p.rows, p.vw},
@@ -167,7 +175,7 @@ void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
                    {dbeta.data(), p.rows, p.c.value_heads},
                    dstarts},
                   scratch);
-  const std::string name = p.name();
+  const std::string name = p.name(form, chunk);
   rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
   rows.push_back({name + "S", compare<float, double>(s_end, p.s_end), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
@@ -179,16 +187,134 @@ void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
   rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), kTolF32Grad});
 }
 
+void check_alone(const Case& c, std::vector<CheckRow>& rows) {
+  const Problem p(c, States::kNone);
+  const FastWeightShape shape = p.shape(Form::kAuto);
+  std::vector<float> o(p.o.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN), dv(p.dv.size(), NAN),
+      dg(p.dg.size(), NAN), dbeta(p.dbeta.size(), NAN),
+      scratch(std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
+  fast_weight_fwd(shape, p.in(p.offsets, {}), {o.data(), p.rows, p.vw}, {}, {}, scratch);
+  std::fill(scratch.begin(), scratch.end(), NAN);
+  fast_weight_bwd(shape, p.in(p.offsets, {}), {p.dout.data(), p.rows, p.vw}, {},
+                  {{dq.data(), p.rows, p.kw},
+                   {dk.data(), p.rows, p.kw},
+                   {dv.data(), p.rows, p.vw},
+                   {dg.data(), p.g_rows(), p.gw},
+                   {dbeta.data(), p.rows, p.c.value_heads},
+                   {}},
+                  scratch);
+  const std::string name = p.name(Form::kAuto);
+  rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
+  rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
+  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
+  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
+  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
+  if (c.write == Write::kDelta)
+    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
+}
+
+// Forward emits states every so many tokens; backward starts from them and takes cotangents of them.
+void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>& rows) {
+  const Problem p(c);
+  const size_t n = p.rows, count = n / every;
+  const FastWeightShape shape = p.shape(form);
+  std::vector<float> o(p.o.size()), emitted(count * p.state, NAN);
+  const std::vector<float> d_emitted = random_vector(emitted.size(), 9);
+  const auto wide = [&](size_t begin, size_t width) {
+    std::vector<double> x;
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < width; ++j) x.push_back(p.view(begin, width).row(i)[j]);
+    return x;
+  };
+  const std::vector<double> q = wide(0, p.kw), k = wide(p.kw, p.kw), v = wide(2 * p.kw, p.vw),
+                            g = to_double(p.g), beta = to_double(p.beta), s0 = to_double(p.s0),
+                            dout = to_double(p.dout), dsd = to_double(p.ds_end), ded = to_double(d_emitted);
+  std::vector<double> od(o.size()), want(emitted.size()), dq(n * p.kw), dk(n * p.kw), dv(n * p.vw),
+      dg(p.g.size()), dbeta(p.beta.size()), ds0(p.state);
+  const ref::FastWeightDims<double> dims{c.value_heads, c.key_heads, c.dk, c.dv, c.decay, c.write, p.scale()};
+  const ref::FastWeightArgs<double> args{q.data(), k.data(), v.data(), g.data(), beta.data(), s0.data()};
+  ref::fast_weight_fwd<double>(dims, n, args, od.data(), nullptr, every, want.data());
+  ref::fast_weight_bwd<double>(dims, n, args, dout.data(), dsd.data(),
+                               {dq.data(), dk.data(), dv.data(), dg.data(), dbeta.data(), ds0.data()}, every,
+                               ded.data());
+  const float *start = p.s0.data(), *kept = emitted.data(), *d_kept = d_emitted.data(),
+              *ds_end = p.ds_end.data();
+  float* to = emitted.data();
+  const FastWeightIn in = p.in(p.offsets, {&start, 1});
+  const FastWeightKept marks{every, {&kept, 1}, {&d_kept, 1}};
+  std::vector<float> scratch(fast_weight_fwd_scratch(shape), NAN);
+  fast_weight_fwd(shape, in, {o.data(), n, p.vw}, {}, {}, scratch, {every, {&to, 1}});
+  const std::string name = fmt::format("{}every {} ", p.name(form), every);
+  rows.push_back({name + "o", compare<float, double>(o, od), kTolF32});
+  rows.push_back({name + "emitted", compare<float, double>(emitted, want), kTolF32});
+  if (form != Form::kChunk) return;
+  std::vector<float> gq(dq.size(), NAN), gk(dk.size(), NAN), gv(dv.size(), NAN), gg(dg.size(), NAN),
+      gb(dbeta.size(), NAN), gs(p.state, NAN);
+  float* const gs_at = gs.data();
+  scratch.assign(fast_weight_bwd_scratch(shape, p.offsets, {}, marks), NAN);
+  fast_weight_bwd(shape, in, {p.dout.data(), n, p.vw}, {&ds_end, 1},
+                  {{gq.data(), n, p.kw},
+                   {gk.data(), n, p.kw},
+                   {gv.data(), n, p.vw},
+                   {gg.data(), p.g_rows(), p.gw},
+                   {gb.data(), n, c.value_heads},
+                   {&gs_at, 1}},
+                  scratch, {}, marks);
+  rows.push_back({name + "dq", compare<float, double>(gq, dq), kTolF32Grad});
+  rows.push_back({name + "dk", compare<float, double>(gk, dk), kTolF32Grad});
+  rows.push_back({name + "dv", compare<float, double>(gv, dv), kTolF32Grad});
+  rows.push_back({name + "dg", compare<float, double>(gg, dg), kTolF32Grad});
+  rows.push_back({name + "dbeta", compare<float, double>(gb, dbeta), kTolF32Grad});
+  rows.push_back({name + "dS0", compare<float, double>(gs, ds0), kTolF32Grad});
+}
+
+// q, k and v in bf16 give what their values in f32 give.
+void check_bf16(const Case& c, std::vector<CheckRow>& rows) {
+  Problem p(c);
+  std::vector<bf16> narrow;
+  for (float& x : p.qkv) narrow.push_back(to_bf16(x)), x = to_f32(narrow.back());
+  const auto run = [&](const FastWeightIn& in) {
+    const FastWeightShape shape = p.shape(Form::kChunk);
+    std::vector<float> scratch(
+        std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
+    std::vector<float> all(p.rows * (2 * p.vw + 2 * p.kw + p.gw + c.value_heads));
+    float *o = all.data(), *dq = o + p.rows * p.vw, *dk = dq + p.rows * p.kw, *dv = dk + p.rows * p.kw,
+          *dg = dv + p.rows * p.vw, *dbeta = dg + p.rows * p.gw;
+    fast_weight_fwd(shape, in, {o, p.rows, p.vw}, {}, {}, scratch);
+    fast_weight_bwd(shape, in, {p.dout.data(), p.rows, p.vw}, {},
+                    {{dq, p.rows, p.kw},
+                     {dk, p.rows, p.kw},
+                     {dv, p.rows, p.vw},
+                     {dg, p.rows, p.gw},
+                     {dbeta, p.rows, c.value_heads},
+                     {}},
+                    scratch);
+    return all;
+  };
+  const FastWeightIn f32 = p.in(p.offsets, {});
+  FastWeightIn in = f32;
+  const auto view = [&](size_t begin, size_t width) {
+    return Mat<const bf16>(narrow.data() + begin, p.rows, width, 2 * p.kw + p.vw);
+  };
+  in.q = in.k = in.v = {};
+  in.q_bf16 = view(0, p.kw), in.k_bf16 = view(p.kw, p.kw), in.v_bf16 = view(2 * p.kw, p.vw);
+  const std::vector<double> want = to_double(run(f32));
+  rows.push_back({p.name(Form::kChunk) + "bf16 inputs", compare<float, double>(run(in), want), kTolF32});
+}
+
 // The sequence cut at every position into two pieces, and as single steps, in place on one state, equals the
 // whole.
-void check_cut(const Case& c, std::vector<CheckRow>& rows) {
+void check_cut(const Case& c, Form form, std::vector<CheckRow>& rows) {
   const Problem p(c);
+  const FastWeightShape shape = p.shape(form);
+  std::vector<float> scratch(fast_weight_fwd_scratch(shape), NAN);
   const auto run = [&](std::vector<uint32_t> cuts, std::vector<float>& all, std::vector<double>& want) {
     std::vector<float> o(p.o.size(), NAN), S(p.s0);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       float* const state = S.data();
       const float* const start = state;
-      fast_weight_fwd(p.shape(), p.in({&cuts[i], 2}, {&start, 1}), {o.data(), p.rows, p.vw}, {&state, 1});
+      fast_weight_fwd(shape, p.in({&cuts[i], 2}, {&start, 1}), {o.data(), p.rows, p.vw}, {&state, 1}, {},
+                      scratch);
     }
     all.insert(all.end(), o.begin(), o.end()), all.insert(all.end(), S.begin(), S.end());
     want.insert(want.end(), p.o.begin(), p.o.end()), want.insert(want.end(), p.s_end.begin(), p.s_end.end());
@@ -201,18 +327,34 @@ void check_cut(const Case& c, std::vector<CheckRow>& rows) {
     every.push_back(cut);
   }
   run(every, steps, steps_want);
-  rows.push_back({p.name() + "cut anywhere", compare<float, double>(all, want), kTolF32});
-  rows.push_back({p.name() + "single steps", compare<float, double>(steps, steps_want), kTolF32});
+  rows.push_back({p.name(form) + "cut anywhere", compare<float, double>(all, want), kTolF32});
+  rows.push_back({p.name(form) + "single steps", compare<float, double>(steps, steps_want), kTolF32});
 }
 
 }  // namespace
 
 std::vector<CheckRow> fast_weight_check() {
   std::vector<CheckRow> rows;
-  for (const Case& c : cases()) check_packed(Problem(c), rows);
+  for (const Case& c : cases()) {
+    const Problem p(c);
+    check_packed(p, Form::kRecurrent, 0, rows);
+    check_packed(p, Form::kChunk, 0, rows);
+  }
+  // Nothing known of states, and none asked for: kAuto takes these whole.
   for (const Decay d : kDecays)
-    for (const Write w : kWrites) check_cut({{37}, 2, 1, 12, 36, d, w}, rows);
-  check_cut({{20}, 1, 1, 64, 64, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2}, rows);
+    for (const Write w : kWrites) check_alone({{40, 1, 0, 64, 33}, 2, 1, 64, 70, d, w}, rows);
+  const Problem ragged({{40, 1, 0, 9}, 2, 1, 20, 24, Decay::kToken, Write::kDelta, Forget::kMild, 0, 2});
+  for (const size_t chunk : {1, 2, 5, 64, 128}) check_packed(ragged, Form::kChunk, chunk, rows);
+  check_packed(Problem({{70}, 1, 1, 24, 20, Decay::kChannel, Write::kDelta, Forget::kStrong}), Form::kChunk,
+               64, rows);
+  for (const Form form : {Form::kRecurrent, Form::kChunk}) {
+    for (const Decay d : kDecays)
+      for (const Write w : kWrites) check_cut({{37}, 2, 1, 12, 36, d, w}, form, rows);
+    check_cut({{20}, 1, 1, 64, 64, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2}, form, rows);
+    check_emitted({{50}, 2, 1, 12, 20, Decay::kToken, Write::kDelta}, 16, form, rows);
+    check_emitted({{53}, 2, 1, 12, 140, Decay::kChannel, Write::kDelta}, 11, form, rows);
+  }
+  check_bf16({{37, 3}, 2, 1, 20, 24, Decay::kToken, Write::kDelta}, rows);
   return rows;
 }
 
@@ -222,6 +364,7 @@ struct BenchShape {
   std::string name;
   size_t seqs, length, heads, d;
   Decay decay;
+  Write write = Write::kDelta;
 };
 
 struct BenchData {
@@ -240,7 +383,6 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   data->o.resize(rows * w), data->dqkv.resize(rows * 3 * w), data->dg.resize(rows * gw);
   data->dbeta.resize(rows * b.heads);
   for (size_t s = 0; s <= b.seqs; ++s) data->offsets.push_back(static_cast<uint32_t>(s * b.length));
-  const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, Write::kDelta, 1.0f};
   const auto view = [=](std::vector<float>& x, size_t i) {
     return Mat<float>(x.data() + i * w, rows, w, 3 * w);
   };
@@ -253,22 +395,32 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
                         data->offsets,
                         {}};
   };
-  const auto fwd = [=](Par par) { fast_weight_fwd(shape, in(), {data->o.data(), rows, w}, {}, par); };
-  const auto bwd = [=](Par par) {
-    data->scratch.resize(fast_weight_bwd_scratch(shape, data->offsets, par));
-    fast_weight_bwd(shape, in(), {data->dout.data(), rows, w}, {},
-                    {view(data->dqkv, 0),
-                     view(data->dqkv, 1),
-                     view(data->dqkv, 2),
-                     {data->dg.data(), rows, gw},
-                     {data->dbeta.data(), rows, b.heads},
-                     {}},
-                    data->scratch, par);
-  };
-  // Decay, two reads, one write: 7 per number of the state. Backward without recomputing: 17.
+  // 7 flops per number of the state and token forward (decay, two reads, a write), 21 with backward, whatever
+  // the form does.
   const double numbers = static_cast<double>(rows * w * b.d);
-  out.push_back({"fast_weight fwd " + b.name, 7 * numbers, 0, fwd});
-  out.push_back({"fast_weight bwd " + b.name, 17 * numbers, 0, bwd});
+  for (const Form form : {Form::kChunk, Form::kRecurrent}) {
+    const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f, form};
+    const auto fwd = [=](Par par) {
+      data->scratch.resize(std::max(data->scratch.size(), fast_weight_fwd_scratch(shape, par)));
+      fast_weight_fwd(shape, in(), {data->o.data(), rows, w}, {}, par, data->scratch);
+    };
+    const auto both = [=](Par par) {
+      fwd(par);
+      data->scratch.resize(
+          std::max(data->scratch.size(), fast_weight_bwd_scratch(shape, data->offsets, par)));
+      fast_weight_bwd(shape, in(), {data->dout.data(), rows, w}, {},
+                      {view(data->dqkv, 0),
+                       view(data->dqkv, 1),
+                       view(data->dqkv, 2),
+                       {data->dg.data(), rows, gw},
+                       {data->dbeta.data(), rows, b.heads},
+                       {}},
+                      data->scratch, par);
+    };
+    const std::string how = form == Form::kChunk ? " chunk" : " recurrent";
+    out.push_back({"fast_weight fwd " + b.name + how, 7 * numbers, 0, fwd});
+    out.push_back({"fast_weight fwd+bwd " + b.name + how, 21 * numbers, 0, both});
+  }
 }
 
 }  // namespace

@@ -66,9 +66,11 @@ void fast_weight_step(const FastWeightDims<T>& d, const FastWeightArgs<T>& in, s
     for (size_t j = 0; j < d.dv; ++j) S[i * d.dv + j] += k[i] * beta * e[j];
 }
 
-// o: [n, value_heads*dv]; s_end: [value_heads, dk, dv] or null.
+// o: [n, value_heads*dv]; s_end: [value_heads, dk, dv] or null; emitted: [n / every, value_heads, dk, dv],
+// the states after every, 2 every, .. tokens, or null.
 template <class T>
-void fast_weight_fwd(const FastWeightDims<T>& d, size_t n, const FastWeightArgs<T>& in, T* o, T* s_end) {
+void fast_weight_fwd(const FastWeightDims<T>& d, size_t n, const FastWeightArgs<T>& in, T* o, T* s_end,
+                     size_t every = 0, T* emitted = nullptr) {
   const size_t size = d.dk * d.dv;
   std::vector<T> S(size), e(d.dv);
   for (size_t h = 0; h < d.value_heads; ++h) {
@@ -81,6 +83,9 @@ void fast_weight_fwd(const FastWeightDims<T>& d, size_t n, const FastWeightArgs<
         for (size_t i = 0; i < d.dk; ++i) sum += S[i * d.dv + j] * q[i];
         o[(t * d.value_heads + h) * d.dv + j] = d.scale * sum;
       }
+      if (emitted && (t + 1) % every == 0)
+        for (size_t x = 0; x < size; ++x)
+          emitted[(((t + 1) / every - 1) * d.value_heads + h) * size + x] = S[x];
     }
     if (s_end)
       for (size_t x = 0; x < size; ++x) s_end[h * size + x] = S[x];
@@ -100,7 +105,8 @@ struct FastWeightGrads {
 // S~ is the decayed state, e and u what the step wrote; dg is summed over whatever shares one g.
 template <class T>
 void fast_weight_bwd(const FastWeightDims<T>& d, size_t n, const FastWeightArgs<T>& in, const T* dout,
-                     const T* ds_end, const FastWeightGrads<T>& out) {
+                     const T* ds_end, const FastWeightGrads<T>& out, size_t every = 0,
+                     const T* d_emitted = nullptr) {
   using std::exp;
   const size_t size = d.dk * d.dv;
   for (size_t x = 0; x < n * d.key_heads * d.dk; ++x) out.dq[x] = out.dk[x] = T(0);
@@ -120,6 +126,9 @@ void fast_weight_bwd(const FastWeightDims<T>& d, size_t n, const FastWeightArgs<
       const T *q = in.q + key, *k = in.k + key, *up = dout + value, *e = &E[t * d.dv],
               *after = &S[(t + 1) * size], *before = &S[t * size];
       const T beta = d.delta() ? in.beta[t * d.value_heads + h] : T(1);
+      if (d_emitted && (t + 1) % every == 0)
+        for (size_t x = 0; x < size; ++x)
+          dS[x] += d_emitted[(((t + 1) / every - 1) * d.value_heads + h) * size + x];
       for (size_t j = 0; j < d.dv; ++j) du[j] = T(0);
       for (size_t i = 0; i < d.dk; ++i)
         for (size_t j = 0; j < d.dv; ++j) {

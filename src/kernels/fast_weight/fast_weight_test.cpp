@@ -14,6 +14,7 @@ namespace {
 using C = std::complex<double>;
 using Decay = FastWeightDecay;
 using Write = FastWeightWrite;
+using Form = FastWeightForm;
 constexpr Decay kDecays[] = {Decay::kNone, Decay::kHead, Decay::kToken, Decay::kChannel};
 constexpr Write kWrites[] = {Write::kAdditive, Write::kDelta};
 
@@ -101,8 +102,9 @@ struct Batch {
                           {beta.data(), rows, 4},
                           offsets,
                           starts};
-    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par);
-    std::vector<float> scratch(fast_weight_bwd_scratch(shape, offsets, par), NAN);
+    std::vector<float> scratch(
+        std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, par)), NAN);
+    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par, scratch);
     fast_weight_bwd(
         shape, in, {dout.data(), rows, vw}, dends,
         {{dq, rows, kw}, {dk, rows, kw}, {dv, rows, vw}, {dg, g_rows, gw}, {dbeta, rows, 4}, dstarts},
@@ -116,11 +118,13 @@ struct Batch {
 TEST(FastWeight, ThreadsDoNotChangeABit) {
   ThreadPool pool(3);
   for (const Decay decay : kDecays)
-    for (const Write write : kWrites) {
-      const Batch b(decay, write);
-      const std::vector<float> alone = b.run({});
-      for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
-    }
+    for (const Write write : kWrites)
+      for (const Form form : {Form::kRecurrent, Form::kChunk, Form::kAuto}) {
+        Batch b(decay, write);
+        b.shape.form = form;
+        const std::vector<float> alone = b.run({});
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+      }
 }
 
 // In-place steps of many sequences equal the sequences alone, bit by bit.
@@ -165,6 +169,99 @@ TEST(FastWeight, NanComesThrough) {
   EXPECT_TRUE(std::isnan(o[69 * b.vw]));
   EXPECT_FALSE(std::isnan(o[69 * b.vw + 2 * 72]));  // the other key head
   EXPECT_FALSE(std::isnan(o[70 * b.vw]));           // the next sequence
+}
+
+// Several delta steps per token and one read, as a longer stream: decay on a token's first row, query on its
+// last.
+TEST(FastWeight, DeltaProductIsAnExpandedStream) {
+  const size_t T = 21, steps = 3, dk = 12, dv = 20, rows = T * steps;
+  const std::vector<float> q = random_vector(T * dk, 1), k = random_vector(rows * dk, 2, 0.25f),
+                           v = random_vector(rows * dv, 3), x = random_vector(T + rows, 4);
+  std::vector<float> wide_q(rows * dk, 0.0f), g(rows, 0.0f), beta(rows), o(rows * dv, NAN);
+  for (size_t t = 0; t < T; ++t) {
+    std::copy_n(&q[t * dk], dk, &wide_q[(t * steps + steps - 1) * dk]);
+    g[t * steps] = -0.3f * std::abs(x[t]);
+  }
+  for (size_t i = 0; i < rows; ++i) beta[i] = 1 + std::tanh(x[T + i]);
+  // The definition: decay once, then Householder steps, then read.
+  std::vector<double> S(dk * dv, 0.0), want;
+  for (size_t t = 0; t < T; ++t) {
+    for (double& s : S) s *= std::exp(static_cast<double>(g[t * steps]));
+    for (size_t i = t * steps; i < (t + 1) * steps; ++i)
+      for (size_t c = 0; c < dv; ++c) {
+        double e = v[i * dv + c];
+        for (size_t r = 0; r < dk; ++r) e -= S[r * dv + c] * k[i * dk + r];
+        for (size_t r = 0; r < dk; ++r) S[r * dv + c] += double(beta[i]) * k[i * dk + r] * e;
+      }
+    for (size_t c = 0; c < dv; ++c) {
+      double sum = 0;
+      for (size_t r = 0; r < dk; ++r) sum += S[r * dv + c] * q[t * dk + r];
+      want.push_back(0.5 * sum);
+    }
+  }
+  const std::vector<uint32_t> offsets{0, rows};
+  for (const Form form : {Form::kRecurrent, Form::kChunk}) {
+    const FastWeightShape shape{1, 1, dk, dv, Decay::kToken, Write::kDelta, 0.5f, form};
+    std::vector<float> scratch(fast_weight_fwd_scratch(shape));
+    fast_weight_fwd(shape,
+                    {{wide_q.data(), rows, dk},
+                     {k.data(), rows, dk},
+                     {v.data(), rows, dv},
+                     {g.data(), rows, 1},
+                     {beta.data(), rows, 1},
+                     offsets,
+                     {}},
+                    {o.data(), rows, dv}, {}, {}, scratch);
+    std::vector<float> last;
+    for (size_t t = 0; t < T; ++t)
+      last.insert(last.end(), &o[(t * steps + steps - 1) * dv], &o[(t + 1) * steps * dv]);
+    EXPECT_TRUE(within(compare<float, double>(last, want), kTolF32));
+  }
+}
+
+// 131,072 tokens, unit keys, beta up to 2, log-uniform decays: finite, and both forms end in the same state.
+TEST(FastWeight, LongSequencesStayFiniteAndExact) {
+  const size_t T = 131072, dk = 16, dv = 8;
+  std::vector<float> q = random_vector(T * dk, 1), k = random_vector(T * dk, 2), v = random_vector(T * dv, 3),
+                     g(T), beta(T), dout = random_vector(T * dv, 4);
+  Rng rng(5, "soak");
+  for (size_t t = 0; t < T; ++t) {
+    double norm = 0;
+    for (size_t i = 0; i < dk; ++i) norm += double(k[t * dk + i]) * k[t * dk + i];
+    for (size_t i = 0; i < dk; ++i) k[t * dk + i] /= static_cast<float>(std::sqrt(norm));
+    g[t] = -std::pow(10.0f, -1 - 5 * rng.uniform()), beta[t] = 2 * rng.uniform();
+  }
+  const std::vector<uint32_t> offsets{0, T};
+  std::vector<std::vector<float>> outputs, states, gradients;
+  for (const Form form : {Form::kRecurrent, Form::kChunk}) {
+    const FastWeightShape shape{1, 1, dk, dv, Decay::kToken, Write::kDelta, 0.25f, form};
+    std::vector<float> o(T * dv, NAN), S(dk * dv, NAN), dq(T * dk, NAN), dk_(T * dk, NAN), dv_(T * dv, NAN),
+        dg(T, NAN), dbeta(T, NAN),
+        scratch(std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, offsets)));
+    float* const end = S.data();
+    const FastWeightIn in{{q.data(), T, dk},
+                          {k.data(), T, dk},
+                          {v.data(), T, dv},
+                          {g.data(), T, 1},
+                          {beta.data(), T, 1},
+                          offsets,
+                          {}};
+    fast_weight_fwd(shape, in, {o.data(), T, dv}, {&end, 1}, {}, scratch);
+    fast_weight_bwd(shape, in, {dout.data(), T, dv}, {},
+                    {{dq.data(), T, dk},
+                     {dk_.data(), T, dk},
+                     {dv_.data(), T, dv},
+                     {dg.data(), T, 1},
+                     {dbeta.data(), T, 1},
+                     {}},
+                    scratch);
+    for (const auto* x : {&o, &S, &dq, &dk_, &dv_, &dg, &dbeta})
+      for (const float y : *x) ASSERT_TRUE(std::isfinite(y));
+    outputs.push_back(o), states.push_back(S), gradients.push_back(dg);
+  }
+  EXPECT_TRUE(within(compare<float, double>(outputs[1], to_double(outputs[0])), kTolF32));
+  EXPECT_TRUE(within(compare<float, double>(states[1], to_double(states[0])), kTolF32));
+  EXPECT_TRUE(within(compare<float, double>(gradients[1], to_double(gradients[0])), kTolF32Grad));
 }
 
 // Mutants of the reference that the comparisons must reject.
@@ -217,6 +314,61 @@ TEST(FastWeightMutant, WrongKeyHeadFails) {
     p.loss();
     EXPECT_FALSE(passes(p.o, want, kTolF32));
   }
+}
+
+// The chunk formulas in double, with a switch for each mistake that is easily made.
+enum class Slip { kNone, kSignOfTheInverse, kNoDecayOnTheState, kNoDecayOnTheCarry };
+std::vector<C> chunked(const Small& p, size_t chunk, Slip slip) {
+  const auto& d = p.d;
+  std::vector<C> out(p.o.size());
+  for (size_t h = 0; h < d.value_heads; ++h) {
+    const size_t kh = d.key_head(h);
+    std::vector<C> S(&p.s0[h * d.dk * d.dv], &p.s0[h * d.dk * d.dv] + d.dk * d.dv);
+    const auto k = [&](size_t t, size_t i) { return p.k[(t * d.key_heads + kh) * d.dk + i]; };
+    const auto q = [&](size_t t, size_t i) { return p.q[(t * d.key_heads + kh) * d.dk + i]; };
+    for (size_t t0 = 0; t0 < p.n; t0 += chunk) {
+      const size_t c = std::min(chunk, p.n - t0);
+      const auto ratio = [&](size_t i, size_t j) {  // A_i / A_j; j = c stands for the chunk's start
+        C r = 1;
+        for (size_t t = j == c ? 0 : j + 1; t <= i; ++t) r *= std::exp(p.g[(t0 + t) * d.value_heads + h]);
+        return r;
+      };
+      std::vector<C> U(c * d.dv);
+      for (size_t x = 0; x < d.dv; ++x)
+        for (size_t i = 0; i < c; ++i) {
+          C u = p.v[((t0 + i) * d.value_heads + h) * d.dv + x];
+          for (size_t r = 0; r < d.dk; ++r)
+            u -= (slip == Slip::kNoDecayOnTheState ? C(1) : ratio(i, c)) * k(t0 + i, r) * S[r * d.dv + x];
+          for (size_t j = 0; j < i; ++j)
+            for (size_t r = 0; r < d.dk; ++r)
+              u -= (slip == Slip::kSignOfTheInverse ? C(-1) : C(1)) * ratio(i, j) * k(t0 + i, r) *
+                   k(t0 + j, r) * U[j * d.dv + x];
+          U[i * d.dv + x] = p.beta[(t0 + i) * d.value_heads + h] * u;
+          C sum = 0;
+          for (size_t r = 0; r < d.dk; ++r) {
+            sum += ratio(i, c) * q(t0 + i, r) * S[r * d.dv + x];
+            for (size_t j = 0; j <= i; ++j)
+              sum += ratio(i, j) * q(t0 + i, r) * k(t0 + j, r) * U[j * d.dv + x];
+          }
+          out[((t0 + i) * d.value_heads + h) * d.dv + x] = d.scale * sum;
+        }
+      for (size_t r = 0; r < d.dk; ++r)
+        for (size_t x = 0; x < d.dv; ++x) {
+          C s = (slip == Slip::kNoDecayOnTheCarry ? C(1) : ratio(c - 1, c)) * S[r * d.dv + x];
+          for (size_t j = 0; j < c; ++j) s += ratio(c - 1, j) * k(t0 + j, r) * U[j * d.dv + x];
+          S[r * d.dv + x] = s;
+        }
+    }
+  }
+  return out;
+}
+
+TEST(FastWeightMutant, SlipsInTheChunkFormulasFail) {
+  Small p(Decay::kToken, Write::kDelta, 7);
+  p.loss();
+  EXPECT_TRUE(passes(chunked(p, 3, Slip::kNone), p.o, kTolF64));
+  for (const Slip slip : {Slip::kSignOfTheInverse, Slip::kNoDecayOnTheState, Slip::kNoDecayOnTheCarry})
+    EXPECT_FALSE(passes(chunked(p, 3, slip), p.o, kTolF32));
 }
 
 TEST(FastWeightMutant, MissingBetaInTheGradientFails) {
