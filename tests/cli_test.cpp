@@ -36,8 +36,8 @@ const std::string& model() {
 TEST(Cli, HelpAndVersionWork) {
   EXPECT_EQ(run_braid({"--help"}).code, 0);
   EXPECT_NE(run_braid({"--version"}).out.find("braid 0."), std::string::npos);
-  for (const char* verb :
-       {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs", "bench", "demo"}) {
+  for (const char* verb : {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs",
+                           "bench", "demo", "op"}) {
     const Finished f = run_braid({verb, "--help"});
     EXPECT_EQ(f.code, 0) << verb;
     EXPECT_NE(f.out.find("--"), std::string::npos) << verb;
@@ -80,6 +80,20 @@ TEST(Cli, AConfigWithThreeMistakesGetsThreeMessages) {
       run_braid({"train", "--task", "parity", "--config", dir / "config.json", "--run", dir / "run"}), 1,
       {"3 problems", "d_model: is \"wide\"", "n_layer: is not a setting here", "'n_layers'",
        "pattern[0].mixer.heads: is -3"});
+}
+
+TEST(Cli, BenchTellsFormThreadsAndShare) {
+  const Finished f =
+      run_braid({"bench", "kernels", "--only", "rope fwd in place", "--threads", "1,2", "--json"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"\"case\":\"rope fwd in place 4096x8x128\",\"form\":\"forward\"",
+                           "\"impl\":", "\"threads\":1,", "\"threads\":2,", "\"seconds\":", "\"spread\":",
+                           "\"gbytes_per_s\":", "\"share_of_bandwidth\":", "\"bandwidth\":\"update\""})
+    EXPECT_NE(f.out.find(part), std::string::npos) << part << " is not in: " << f.out;
+  EXPECT_EQ(f.out.find("gflops"), std::string::npos) << f.out;
+  expect_error(run_braid({"bench", "kernels", "--threads", "1,x"}), 2, {"--threads", "'x'"});
+  expect_error(run_braid({"bench", "kernels", "--threads", "5000"}), 2, {"--threads", "1024"});
+  expect_error(run_braid({"bench", "train", "--threads", "1,2"}), 2, {"one number"});
 }
 
 TEST(Cli, OverridesReachTheConfig) {

@@ -20,6 +20,7 @@ enum ExitCode { kOk = 0, kFailed = 1, kWrongUse = 2 };
 struct Verb {
   const char *name, *summary;
   std::function<int()> (*define)(CLI::App& app);
+  std::string (*details)() = nullptr;  // more for docs/cli.md
 };
 std::span<const Verb> all_verbs();
 
@@ -32,6 +33,8 @@ std::function<int()> define_kernels(CLI::App& app);
 std::function<int()> define_tasks(CLI::App& app);
 std::function<int()> define_archs(CLI::App& app);
 std::function<int()> define_bench(CLI::App& app);
+std::function<int()> define_op(CLI::App& app);
+std::string op_details();
 std::function<int()> define_demo(CLI::App& app);
 
 // Adds each visited option to a command.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "base/cpu.h"
@@ -13,10 +14,9 @@ namespace braid {
 namespace {
 
 struct Options {
-  std::string what, only, arch = "transformer", size = "tiny", config, precision = "f32";
+  std::string what, only, arch = "transformer", size = "tiny", config, precision = "f32", threads = "0";
   std::vector<std::string> set;
-  int64_t threads = 0, batch = 32, length = 256, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0,
-          rounds = 5;
+  int64_t batch = 32, length = 256, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0, rounds = 5;
   bool json = false;
 };
 
@@ -29,47 +29,79 @@ Status check_op(const OpEntry& op) {
   return {};
 }
 
-int bench_ops(const Options& o, std::string_view prefix) {
-  ThreadPool pool(resolve_threads(o.threads));
-  const double peak = measure_fma_peak(pool), bandwidth = measure_read_bandwidth(pool);
+// Threads and what they can do at most.
+struct Machine {
+  ThreadPool pool;
+  double peak, read, update;  // flop/s, bytes/s, bytes/s
+  explicit Machine(int threads)
+      : pool(threads),
+        peak(measure_fma_peak(pool)),
+        read(measure_read_bandwidth(pool)),
+        update(measure_update_bandwidth(pool)) {}
+};
+
+// One line: what is bound by arithmetic has flops, what is bound by memory has bytes, some have both.
+void print_case(const Options& o, const BenchCase& c, std::string_view impl, const Machine& m,
+                const Timing& t, double first) {
+  const double flops = c.flops / t.seconds, bytes = c.bytes / t.seconds;
+  const double limit = c.traffic == BenchTraffic::kRead ? m.read : m.update;
+  if (o.json) {
+    Json j{{"case", c.name},       {"form", bench_form(c)}, {"impl", impl},  {"threads", m.pool.threads()},
+           {"seconds", t.seconds}, {"spread", t.spread},    {"runs", t.runs}};
+    if (c.flops > 0)
+      j["gflops"] = flops * 1e-9, j["share_of_peak"] = flops / m.peak, j["peak_gflops"] = m.peak * 1e-9;
+    if (c.bytes > 0) {
+      j["gbytes_per_s"] = bytes * 1e-9, j["share_of_bandwidth"] = bytes / limit;
+      j["peak_gbytes_per_s"] = limit * 1e-9;
+      j["bandwidth"] = c.traffic == BenchTraffic::kRead ? "read" : "update";
+    }
+    return print_json(j);
+  }
+  const auto pair = [](bool has, double x, double limit_of) {
+    return has ? fmt::format("{:>9.1f} {:>5.0f}%", x * 1e-9, 100 * x / limit_of) : fmt::format("{:>16}", "");
+  };
+  fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10.4g} {:>5.0f}% {} {} {:>7.2f}\n", c.name, bench_form(c), impl,
+             m.pool.threads(), t.seconds * 1e3, 100 * t.spread, pair(c.flops > 0, flops, m.peak),
+             pair(c.bytes > 0, bytes, limit), first / t.seconds);
+}
+
+int bench_ops(const Options& o, std::span<const int> threads, std::string_view prefix) {
+  std::vector<std::unique_ptr<Machine>> machines;
+  for (const int n : threads) {
+    const Machine& m = *machines.emplace_back(std::make_unique<Machine>(n));
+    if (!o.json)
+      fmt::print(
+          "{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
+          "GB/s\n",
+          cpu_model(), isa_name(active_isa()), n, m.peak * 1e-9, m.read * 1e-9, m.update * 1e-9);
+  }
   if (!o.json)
-    fmt::print(
-        "{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s\n{:<44} {:<8} {:>10} {:>7} "
-        "{:>9} {:>6} {:>8} {:>6}\n",
-        cpu_model(), isa_name(active_isa()), pool.threads(), peak * 1e-9, bandwidth * 1e-9, "case", "impl",
-        "ms", "spread", "GFLOP/s", "peak", "GB/s", "mem");
+    fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form",
+               "impl", "n", "ms", "spread", "GFLOP/s", "peak", "GB/s", "mem", "speedup");
+  // Cases come with their data: if --only begins with the name of an op, the others' is not made.
+  const auto fits = [&](const OpEntry& op) { return o.only.starts_with(op.name); };
+  const bool named = std::ranges::any_of(all_ops(), fits);
   for (const OpEntry& op : all_ops()) {
-    if (!op.name.starts_with(prefix)) continue;
+    if (!op.name.starts_with(prefix) || (named && !fits(op) && !op.name.starts_with(o.only))) continue;
     std::vector<BenchCase> cases = op.bench();
     std::erase_if(cases, [&](const BenchCase& c) { return c.name.find(o.only) == std::string::npos; });
     if (cases.empty()) continue;
     if (Status s = check_op(op); !s) return fail(s.error());
     const std::string_view impl = op.impls().rows()[op.impls().chosen()].name;
     for (BenchCase& c : cases) {
-      const Timing t = measure([&] { c.run(Par(pool)); });
-      const double gflops = c.flops / t.seconds * 1e-9, gbytes = c.bytes / t.seconds * 1e-9;
-      if (o.json)
-        print_json({{"case", c.name},
-                    {"impl", impl},
-                    {"threads", pool.threads()},
-                    {"seconds", t.seconds},
-                    {"spread", t.spread},
-                    {"runs", t.runs},
-                    {"gflops", gflops},
-                    {"share_of_peak", gflops * 1e9 / peak},
-                    {"gbytes_per_s", gbytes},
-                    {"share_of_bandwidth", gbytes * 1e9 / bandwidth}});
-      else
-        fmt::print("{:<44} {:<8} {:>10.4g} {:>6.0f}% {:>9.1f} {:>5.0f}% {:>8.1f} {:>5.0f}%\n", c.name, impl,
-                   t.seconds * 1e3, 100 * t.spread, gflops, 100 * gflops * 1e9 / peak, gbytes,
-                   100 * gbytes * 1e9 / bandwidth);
+      double first = 0;
+      for (const auto& m : machines) {
+        const Timing t = measure([&] { c.run(Par(m->pool)); });
+        if (first == 0) first = t.seconds;
+        print_case(o, c, impl, *m, t, first);
+      }
       c.run = {};  // gives its memory back
     }
   }
   return kOk;
 }
 
-int bench_train(const Options& o) {
+int bench_train(const Options& o, int threads) {
   std::vector<Problem> p;
   const auto range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high)
@@ -103,7 +135,7 @@ int bench_train(const Options& o) {
     config = parse_config(json, o.arch);
   }
   if (!config) return fail(config.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(threads);
   const double peak = measure_fma_peak(pool);
   std::unique_ptr<Model> model = Model::create(*config);
   model->init(0);
@@ -199,13 +231,23 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_option("--vocab", o->vocab, "train: vocabulary")->capture_default_str();
   app.add_option("--precision", o->precision, "train: f32 or bf16")->capture_default_str();
   app.add_option("--rounds", o->rounds, "train: steps to time")->capture_default_str();
-  app.add_option("--threads", o->threads, "threads; 0 = all cores")->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line per case");
+  app.add_option("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2")
+      ->capture_default_str();
+  app.add_flag("--json", o->json, "one JSON line per case and number of threads");
   return [o]() -> int {
-    if (o->threads < 0) return wrong_use({"bench: --threads must not be negative"});
-    if (o->what == "matmul") return bench_ops(*o, "matmul");
-    if (o->what == "kernels") return bench_ops(*o, "");
-    if (o->what == "train") return bench_train(*o);
+    const Result<std::vector<int32_t>> asked = parse_ids(o->threads, "--threads");
+    if (!asked) return wrong_use(asked.error());
+    std::vector<int> threads;
+    for (const int32_t n : *asked) {
+      if (n > 1024)
+        return wrong_use({fmt::format("bench: --threads is {}", n), "give numbers from 0 to 1024"});
+      threads.push_back(resolve_threads(n));
+    }
+    if (o->what == "matmul") return bench_ops(*o, threads, "matmul");
+    if (o->what == "kernels") return bench_ops(*o, threads, "");
+    if (o->what == "train" && threads.size() > 1)
+      return wrong_use({"bench: train takes one number of --threads", "run it once for each"});
+    if (o->what == "train") return bench_train(*o, threads.front());
     return wrong_use(
         {"bench: there is no '" + o->what + "'", suggest(o->what, {"matmul", "kernels", "train"})});
   };

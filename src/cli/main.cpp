@@ -32,6 +32,8 @@ std::span<const Verb> all_verbs() {
       Verb{"bench", "time matrix products, kernels or training steps, after checking that they are right",
            define_bench},
       Verb{"kernels", "which implementation of each op is used here, and why not the others", define_kernels},
+      Verb{"op", "run one kernel on tensors from a file and write its results and gradients to another",
+           define_op, op_details},
       Verb{"tasks", "list the synthetic tasks, or show samples of one", define_tasks},
       Verb{"archs", "list architectures, sizes and mixers with their settings", define_archs},
   };
@@ -143,6 +145,8 @@ void print_markdown(CLI::App& app) {
                    o->get_description());
       }
     }
+    for (const Verb& v : all_verbs())
+      if (v.details && v.name == sub->get_name()) fmt::print("{}", v.details());
   }
 }
 

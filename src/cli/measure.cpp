@@ -23,23 +23,39 @@ Timing measure(const std::function<void()>& run, int least, double least_seconds
   return {median, (times[3 * n / 4] - times[n / 4]) / median, static_cast<int>(n)};
 }
 
+namespace {
+
+// 512 MB is beyond any last-level cache.
+constexpr size_t kNumbers = size_t{64} << 20, kBlock = size_t{1} << 20;
+
+}  // namespace
+
 double measure_read_bandwidth(ThreadPool& pool) {
-  // 512 MB is beyond any last-level cache. Sums over eight chains, or the additions would be what is
-  // measured.
-  const size_t n = size_t{64} << 20, block = size_t{1} << 20;
-  std::vector<uint64_t> data(n, 1);
-  std::vector<uint64_t> sums(n / block);
+  std::vector<uint64_t> data(kNumbers, 1);
+  std::vector<uint64_t> sums(kNumbers / kBlock);
   const Timing t = measure(
       [&] {
-        Par(pool).blocks(n, block, [&](size_t begin, size_t end) {
-          uint64_t s[8] = {};
+        Par(pool).blocks(kNumbers, kBlock, [&](size_t begin, size_t end) {
+          uint64_t s[8] = {};  // eight chains, or the additions would be what is measured
           for (size_t i = begin; i < end; i += 8)
             for (size_t j = 0; j < 8; ++j) s[j] += data[i + j];
-          sums[begin / block] = s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
+          sums[begin / kBlock] = s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
         });
       },
       3, 0.2);
-  return static_cast<double>(n * sizeof(uint64_t)) / t.seconds;
+  return static_cast<double>(kNumbers * sizeof(uint64_t)) / t.seconds;
+}
+
+double measure_update_bandwidth(ThreadPool& pool) {
+  std::vector<uint64_t> data(kNumbers, 1);
+  const Timing t = measure(
+      [&] {
+        Par(pool).blocks(kNumbers, kBlock, [&](size_t begin, size_t end) {
+          for (size_t i = begin; i < end; ++i) ++data[i];
+        });
+      },
+      3, 0.2);
+  return static_cast<double>(2 * kNumbers * sizeof(uint64_t)) / t.seconds;
 }
 
 double measure_fma_peak(ThreadPool& pool) {

@@ -4,6 +4,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/delta_gates/delta_gates.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -36,6 +37,9 @@ std::span<const OpEntry> all_ops() {
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated, per head", impls<rmsnorm_impls>,
               rmsnorm_check, rmsnorm_bench},
       OpEntry{"swiglu", "gated products: silu(g) * u, sigmoid(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
+      OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated after or before, per head",
+              impls<rmsnorm_impls>, rmsnorm_check, rmsnorm_bench},
+      OpEntry{"swiglu", "silu(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
       OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
               l2norm_bench},
       OpEntry{"rope", "rotary position embedding, half-split pairs", impls<rope_impls>, rope_check,
@@ -52,8 +56,11 @@ std::span<const OpEntry> all_ops() {
               adamw_bench},
       OpEntry{"attention", "causal softmax attention: grouped queries, window, caches, ragged batches",
               impls<attention_impls>, attention_check, attention_bench},
-      OpEntry{"short_conv", "depthwise causal convolution over 2 to 8 tokens, with state",
+      OpEntry{"short_conv",
+              "depthwise causal convolution over 2 to 8 tokens, with state; silu and L2 norm per head",
               impls<short_conv_impls>, short_conv_check, short_conv_bench},
+      OpEntry{"delta_gates", "log-decay and write strength of Gated DeltaNet from their projections",
+              impls<delta_gates_impls>, delta_gates_check, delta_gates_bench},
       OpEntry{"selective_scan", "the diagonal state-space recurrence of Mamba 1, with state",
               impls<selective_scan_impls>, selective_scan_check, selective_scan_bench},
       OpEntry{"fast_weight", "linear recurrence with a matrix state: four decays, additive or delta writes",

@@ -47,10 +47,12 @@ std::vector<BenchCase> adamw_bench() {
   const size_t n = 1 << 22;
   auto d = std::make_shared<Data>(
       Data{random_vector(n, 1), random_vector(n, 2), std::vector<float>(n), std::vector<float>(n)});
-  return {{"adamw 4194304", 0, 28.0 * n, [=](Par par) {
+  return {{"adamw 4194304", 0, 28.0 * n,
+           [=](Par par) {
              adamw({.lr = 1e-4, .weight_decay = 0.1, .step = 100},
                    {.p = d->p, .g = d->g, .m = d->m, .v = d->v}, par);
-           }}};
+           },
+           "update"}};
 }
 
 }  // namespace braid

@@ -1,6 +1,7 @@
 #include "kernels/common/compare.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -31,6 +32,15 @@ template Diff compare(std::span<const float>, std::span<const double>);
 template Diff compare(std::span<const double>, std::span<const double>);
 
 bool within(const Diff& d, Tol t) { return d.rms <= t.rms && d.max <= t.max; }
+
+std::string bench_form(const BenchCase& c) {
+  if (!c.form.empty()) return c.form;
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {" fwd+bwd ", "forward+backward"}, {" fwd ", "forward"}, {" bwd ", "backward"}, {" step ", "step"}};
+  for (const auto& [word, form] : kWords)
+    if (c.name.find(word) != std::string::npos) return form;
+  return "forward";
+}
 
 std::vector<float> random_vector(size_t n, uint64_t seed, float scale) {
   Rng rng(seed, "test data");

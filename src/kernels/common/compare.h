@@ -39,12 +39,18 @@ struct CheckRow {
   bool ok() const { return within(diff, tol); }
 };
 
+// What a memory-bound case is compared with: memory that is only read, or as much written as read.
+enum class BenchTraffic : bool { kUpdate, kRead };
+
 // One thing to time, for `braid bench kernels`.
 struct BenchCase {
   std::string name;
   double flops, bytes;           // of one run; zero if it does not apply
   std::function<void(Par)> run;  // owns what it needs
+  std::string form = {};         // e.g. "chunk forward"; empty: what the word fwd, bwd, fwd+bwd or step says
+  BenchTraffic traffic = BenchTraffic::kUpdate;
 };
+std::string bench_form(const BenchCase& c);
 
 // Random test data: normal numbers times `scale`.
 std::vector<float> random_vector(size_t n, uint64_t seed, float scale = 1.0f);

@@ -72,15 +72,21 @@ std::vector<BenchCase> cross_entropy_bench() {
                                   std::vector<int32_t>(rows), std::vector<int32_t>(rows)});
   for (size_t r = 0; r < rows; ++r) d->target[r] = static_cast<int32_t>(r * 997 % vocabulary);
   const CrossEntropyIn in{.logits = {d->x.data(), rows, vocabulary}, .target = d->target.data()};
-  return {{"cross_entropy loss 256x32768", 0, 4.0 * n,
-           [=](Par par) { cross_entropy(in, {.loss = d->loss.data()}, par); }},
-          {"cross_entropy loss argmax dlogits 256x32768", 0, 8.0 * n, [=](Par par) {
+  return {{"cross_entropy loss 256x32768",
+           0,
+           4.0 * n,
+           [=](Par par) { cross_entropy(in, {.loss = d->loss.data()}, par); },
+           {},
+           BenchTraffic::kRead},
+          {"cross_entropy loss argmax dlogits 256x32768", 0, 8.0 * n,
+           [=](Par par) {
              cross_entropy(in,
                            {.loss = d->loss.data(),
                             .argmax = d->argmax.data(),
                             .dlogits = {d->dx.data(), rows, vocabulary}},
                            par);
-           }}};
+           },
+           "forward+backward"}};
 }
 
 }  // namespace braid

@@ -115,7 +115,12 @@ std::vector<BenchCase> elementwise_bench() {
           {"scale 4096x1024", 0, 8.0 * n, [=, keep = d](Par par) { scale(a, 0.5f, y, par); }},
           {"f32 to bf16 4096x1024", 0, 6.0 * n, [=, keep = d](Par par) { convert(a, half, par); }},
           {"bf16 to f32 4096x1024", 0, 6.0 * n, [=, keep = d](Par par) { convert(half, y, par); }},
-          {"sum_squares 4194304", 0, 4.0 * n, [=](Par par) { sum_squares(d->a, d->partials, par); }}};
+          {"sum_squares 4194304",
+           0,
+           4.0 * n,
+           [=](Par par) { sum_squares(d->a, d->partials, par); },
+           {},
+           BenchTraffic::kRead}};
 }
 
 }  // namespace braid

@@ -1,9 +1,14 @@
 // rmsnorm - root-mean-square normalisation, whole rows or head by head, plain, zero-centred or gated.
-//   y = x * rstd * (offset + w) [* silu(z)]         rstd = 1 / sqrt(mean(x^2) + eps)
+//   y = x * rstd * (offset + w) [* f(z)]              rstd = 1 / sqrt(mean(x^2) + eps)
+//   y = u * rstd * (offset + w), u = x * f(z)         rstd = 1 / sqrt(mean(u^2) + eps)       gate before the
+//   norm
 // x, y, z: [rows, groups * width]; each row is `groups` independent groups (heads) that share w: [width].
-// offset is 0 (plain) or 1 (zero-centred weights, Qwen3-Next). The gate z is applied after the norm (Mamba2,
-// Gated DeltaNet). Symbols: docs/notation.md   Backward: docs/math/rmsnorm.md
+// offset is 0 (plain) or 1 (zero-centred weights, Qwen3-Next). f is silu or the sigmoid. After the norm with
+// silu: Gated DeltaNet; with the sigmoid: Kimi Delta Attention; before it with silu: Mamba2. Symbols:
+// docs/notation.md   Backward: docs/math/rmsnorm.md
 #pragma once
+
+#include <cstdint>
 
 #include "base/parallel.h"
 #include "kernels/common/compare.h"
@@ -13,6 +18,9 @@
 
 namespace braid {
 
+enum class RmsNormGate : uint8_t { kSilu, kSigmoid };
+enum class RmsNormOrder : uint8_t { kNormFirst, kGateFirst };
+
 struct RmsNormIn {
   Mat<const float> x;
   const float* w = nullptr;  // [width]
@@ -20,6 +28,8 @@ struct RmsNormIn {
   size_t groups = 1;
   float eps = 1e-6f;
   float offset = 0;
+  RmsNormGate gate = RmsNormGate::kSilu;
+  RmsNormOrder order = RmsNormOrder::kNormFirst;
 };
 
 struct RmsNormSaved {

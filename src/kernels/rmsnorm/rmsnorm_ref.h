@@ -5,6 +5,8 @@
 #include <complex>
 #include <cstddef>
 
+#include "kernels/rmsnorm/rmsnorm.h"
+
 namespace braid::ref {
 
 template <class T>
@@ -20,30 +22,55 @@ T silu_slope(T z) {  // d silu / dz
   return s * (T(1) + z * (T(1) - s));
 }
 
+// How x is gated: f(z), or nothing where z is null.
+struct RmsNormGating {
+  RmsNormGate gate = RmsNormGate::kSilu;
+  RmsNormOrder order = RmsNormOrder::kNormFirst;
+  bool first() const { return order == RmsNormOrder::kGateFirst; }
+  template <class T>
+  T value(const T* z, size_t i) const {
+    using std::exp;
+    if (!z) return T(1);
+    return gate == RmsNormGate::kSilu ? silu(z[i]) : T(1) / (T(1) + exp(-z[i]));
+  }
+  template <class T>
+  T slope(const T* z, size_t i) const {
+    if (gate == RmsNormGate::kSilu) return silu_slope(z[i]);
+    const T s = value(z, i);
+    return s * (T(1) - s);
+  }
+};
+
 // One group: x, z, y [n]. z may be null.
 template <class T>
-void rmsnorm_fwd(const T* x, const T* w, const T* z, T* y, T* rstd, size_t n, T eps, T offset) {
+void rmsnorm_fwd(const T* x, const T* w, const T* z, T* y, T* rstd, size_t n, T eps, T offset,
+                 RmsNormGating f = {}) {
   using std::sqrt;
+  const auto u = [&](size_t i) { return f.first() ? x[i] * f.value(z, i) : x[i]; };
   T square{};
-  for (size_t i = 0; i < n; ++i) square += x[i] * x[i];
+  for (size_t i = 0; i < n; ++i) square += u(i) * u(i);
   const T r = T(1) / sqrt(square / T(n) + eps);
   if (rstd) *rstd = r;
-  for (size_t i = 0; i < n; ++i) y[i] = x[i] * r * (offset + w[i]) * (z ? silu(z[i]) : T(1));
+  for (size_t i = 0; i < n; ++i) y[i] = u(i) * r * (offset + w[i]) * (f.first() ? T(1) : f.value(z, i));
 }
 
-// With xh = x rstd and a = dy (offset + w) silu(z):
-//   dx = rstd (a - xh mean(a xh))     dw += dy xh silu(z)     dz = dy xh (offset + w) silu'(z)
+// Norm first, with xh = x rstd and a = dy (offset + w) f(z):
+//   dx = rstd (a - xh mean(a xh))     dw += dy xh f(z)     dz = dy xh (offset + w) f'(z)
+// Gate first, with u = x f(z), uh = u rstd and a = dy (offset + w):
+//   du = rstd (a - uh mean(a uh))     dw += dy uh          dx = du f(z)     dz = du x f'(z)
 // dx and dz are overwritten, dw is added to.
 template <class T>
 void rmsnorm_bwd(const T* x, const T* w, const T* z, T rstd, const T* dy, T* dx, T* dw, T* dz, size_t n,
-                 T offset) {
+                 T offset, RmsNormGating f = {}) {
+  const auto u = [&](size_t i) { return f.first() ? x[i] * f.value(z, i) : x[i]; };
+  const auto a = [&](size_t i) { return dy[i] * (offset + w[i]) * (f.first() ? T(1) : f.value(z, i)); };
   T dot{};
-  for (size_t i = 0; i < n; ++i) dot += dy[i] * (offset + w[i]) * (z ? silu(z[i]) : T(1)) * x[i] * rstd;
+  for (size_t i = 0; i < n; ++i) dot += a(i) * u(i) * rstd;
   for (size_t i = 0; i < n; ++i) {
-    const T gate = z ? silu(z[i]) : T(1), xh = x[i] * rstd;
-    dx[i] = rstd * (dy[i] * (offset + w[i]) * gate - xh * dot / T(n));
-    dw[i] += dy[i] * xh * gate;
-    if (z) dz[i] = dy[i] * xh * (offset + w[i]) * silu_slope(z[i]);
+    const T gate = f.value(z, i), uh = u(i) * rstd, du = rstd * (a(i) - uh * dot / T(n));
+    dw[i] += dy[i] * uh * (f.first() ? T(1) : gate);
+    if (z) dz[i] = f.slope(z, i) * (f.first() ? du * x[i] : dy[i] * uh * (offset + w[i]));
+    dx[i] = f.first() ? du * gate : du;
   }
 }
 

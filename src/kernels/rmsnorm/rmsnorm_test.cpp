@@ -12,23 +12,26 @@ using C = std::complex<double>;
 
 // The reference's backward against the complex step, for every input.
 TEST(RmsNorm, RefBackwardEqualsComplexStep) {
-  for (const bool gated : {false, true}) {
-    const size_t n = 9;
-    std::vector<C> x = random_complex(n, 1), w = random_complex(n, 2), z = random_complex(n, 3),
-                   dy = random_complex(n, 4);
-    std::vector<C> dx(n), dw(n), dz(n), y(n);
-    const auto loss = [&] {
-      ref::rmsnorm_fwd<C>(x.data(), w.data(), gated ? z.data() : nullptr, y.data(), nullptr, n, 1e-6, 1.0);
-      return dot(y, dy);
-    };
-    C rstd;
-    ref::rmsnorm_fwd<C>(x.data(), w.data(), gated ? z.data() : nullptr, y.data(), &rstd, n, 1e-6, 1.0);
-    ref::rmsnorm_bwd<C>(x.data(), w.data(), gated ? z.data() : nullptr, rstd, dy.data(), dx.data(), dw.data(),
-                        dz.data(), n, 1.0);
-    expect_gradient(x, dx, loss);
-    expect_gradient(w, dw, loss);
-    if (gated) expect_gradient(z, dz, loss);
-  }
+  for (const bool gated : {false, true})
+    for (const RmsNormGate gate : {RmsNormGate::kSilu, RmsNormGate::kSigmoid})
+      for (const RmsNormOrder order : {RmsNormOrder::kNormFirst, RmsNormOrder::kGateFirst}) {
+        const size_t n = 9;
+        std::vector<C> x = random_complex(n, 1), w = random_complex(n, 2), z = random_complex(n, 3),
+                       dy = random_complex(n, 4);
+        std::vector<C> dx(n), dw(n), dz(n), y(n);
+        const C* zp = gated ? z.data() : nullptr;
+        C rstd;
+        const auto loss = [&] {
+          ref::rmsnorm_fwd<C>(x.data(), w.data(), zp, y.data(), &rstd, n, 1e-6, 1.0, {gate, order});
+          return dot(y, dy);
+        };
+        loss();
+        ref::rmsnorm_bwd<C>(x.data(), w.data(), zp, rstd, dy.data(), dx.data(), dw.data(), dz.data(), n, 1.0,
+                            {gate, order});
+        expect_gradient(x, dx, loss);
+        expect_gradient(w, dw, loss);
+        if (gated) expect_gradient(z, dz, loss);
+      }
 }
 
 TEST(RmsNorm, EveryImplementationEqualsTheReference) { expect_all_impls(rmsnorm_impls(), rmsnorm_check); }
@@ -62,6 +65,23 @@ TEST(RmsNorm, AMutantFails) {
   std::vector<float> mutant(n);
   for (size_t i = 0; i < n; ++i) mutant[i] = static_cast<float>(rstd * dy[i] * w[i]);
   EXPECT_FALSE(within(compare<float, double>(mutant, dx), kTolF32Grad));
+}
+
+// The two orders of norm and gate, and the two gates, are four different functions.
+TEST(RmsNorm, AnotherGateOrOrderFails) {
+  const size_t n = 32;
+  const std::vector<double> x = to_double(random_vector(n, 1)), w = to_double(random_vector(n, 2)),
+                            z = to_double(random_vector(n, 3));
+  std::vector<std::vector<double>> ys;
+  for (const RmsNormGate gate : {RmsNormGate::kSilu, RmsNormGate::kSigmoid})
+    for (const RmsNormOrder order : {RmsNormOrder::kNormFirst, RmsNormOrder::kGateFirst}) {
+      ys.emplace_back(n);
+      ref::rmsnorm_fwd<double>(x.data(), w.data(), z.data(), ys.back().data(), nullptr, n, 1e-6, 0,
+                               {gate, order});
+    }
+  for (size_t i = 0; i < ys.size(); ++i)
+    for (size_t j = 0; j < ys.size(); ++j)
+      EXPECT_EQ(within(compare<double, double>(ys[i], ys[j]), kTolF32), i == j);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -20,7 +22,8 @@ namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr size_t kBlock = kShortConvBlock;
+// Rows of channels in L1. The padding keeps rows of different arrays out of one set of the cache.
+constexpr size_t kBlock = kShortConvMaxBlock + 16;
 // Tokens at once, which share the loads of weights and window. Rows whose stride is a power of two fall into
 // one set of a cache, 8 lines: 4 rows of x and y, or 2 of x, dy and dx, still fit. 4 in the backward take 2.6
 // instead of 2.0 ns per number at D = 2048. Widths above 4 are rare and not worth their code.
@@ -28,6 +31,7 @@ template <size_t W>
 constexpr size_t kFwdRows = W <= 4 ? 4 : 1;
 template <size_t W>
 constexpr size_t kBwdRows = W <= 4 ? 2 : 1;
+constexpr size_t kPiece = kShortConvMaxL2;
 constexpr size_t kAhead = 8;       // rows between a prefetch and its use
 constexpr size_t kPartRows = 256;  // rows per partial sum of dw
 
@@ -75,24 +79,35 @@ HWY_INLINE void columns_out(ConstLines from, size_t n, float* to) {
 
 template <size_t K>
 HWY_INLINE void columns_in_or_zero(const float* from, size_t n, Lines to) {
-  if (from)
-    columns_in<K>(from, n, to);
-  else
-    std::fill(to[0], to[0] + K * kBlock, 0.0f);
+  if (from) return columns_in<K>(from, n, to);
+  for (size_t k = 0; k < K; ++k) std::fill_n(to[k], n, 0.0f);
 }
 
-// kRows tokens of n channels. before holds the W - 1 inputs before them and is moved on. Each output is
-// summed in the same order whatever kRows is.
+// Past the caches or not; single lanes never.
+template <class D>
+HWY_INLINE void put(D d, hn::Vec<D> v, float* to, bool stream) {
+  if constexpr (std::is_same_v<D, Full>)
+    if (stream) return hn::Stream(v, d, to);
+  hn::StoreU(v, d, to);
+}
+
+// Whether rows of n channels from `begin` on, and their heads, are whole cache lines of m.
+HWY_INLINE bool whole_lines(Mat<const float> m, size_t l2_dim, size_t begin, size_t n) {
+  return (reinterpret_cast<uintptr_t>(m.data + begin) | sizeof(float) * (n | m.stride | l2_dim)) % 64 == 0;
+}
+
+// kRows tokens of channels [at, at + n). before holds the W - 1 inputs before them and is moved on. Each
+// output is summed in the same order whatever kRows is.
 template <size_t W, size_t kRows>
-HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t n, bool silu, Lines before,
+HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t at, size_t n, bool silu, Lines before,
                          float* const* y) {
   for_lanes(n, [&](auto d, size_t i) {
     using V = hn::Vec<decltype(d)>;
     V v[W - 1 + kRows], c[W];
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W; ++k) c[k] = hn::LoadU(d, w[k] + i);
+    for (size_t k = 0; k < W; ++k) c[k] = hn::LoadU(d, w[k] + at + i);
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W - 1; ++k) v[k] = hn::LoadU(d, before[k] + i);
+    for (size_t k = 0; k < W - 1; ++k) v[k] = hn::LoadU(d, before[k] + at + i);
     HWY_UNROLL(4)
     for (size_t r = 0; r < kRows; ++r) {
       v[W - 1 + r] = hn::LoadU(d, x[r] + i);
@@ -102,7 +117,7 @@ HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t n, bool sil
       hn::StoreU(silu ? silu_v(d, z) : z, d, y[r] + i);
     }
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W - 1; ++k) hn::StoreU(v[kRows + k], d, before[k] + i);
+    for (size_t k = 0; k < W - 1; ++k) hn::StoreU(v[kRows + k], d, before[k] + at + i);
   });
 }
 
@@ -110,41 +125,124 @@ HWY_INLINE void prefetch_row(const float* p, size_t n) {
   for (size_t i = 0; i < n; i += 16) hwy::Prefetch(p + i);
 }
 
+// One row of heads, scaled to length one; or, without heads, as it is.
+HWY_INLINE void norm_row(const float* a, size_t n, size_t l2_dim, bool stream, float* y) {
+  const size_t step = l2_dim ? l2_dim : n;
+  for (size_t h = 0; h < n; h += step) {
+    float rstd = 1;
+    if (l2_dim) {
+      const float square = sum_lanes(l2_dim, [&](auto d, size_t i) {
+        const auto v = hn::LoadU(d, a + h + i);
+        return hn::Mul(v, v);
+      });
+      rstd = 1.0f / std::sqrt(square + kShortConvL2Eps);
+    }
+    for_lanes(step, [&](auto d, size_t i) {
+      put(d, hn::Mul(hn::LoadU(d, a + h + i), hn::Set(d, rstd)), y + h + i, stream);
+    });
+  }
+}
+
+// Rows that are normalised or written past the caches are made in L1 first, a piece of at most 256 channels
+// at a time: vectors of several rows by turns would leave lines half written.
+template <size_t W, size_t kRows>
+HWY_INLINE void fwd_group(const ShortConvPiece& p, size_t t, size_t l2_dim, bool stream, size_t begin,
+                          size_t n, ConstLines w, Lines before) {
+  const float* x[kRows];
+  float* y[kRows];
+  if (!l2_dim && !stream) {
+    for (size_t r = 0; r < kRows; ++r) x[r] = p.x.row(t + r) + begin, y[r] = p.y.row(t + r) + begin;
+    return fwd_rows<W, kRows>(x, w, 0, n, p.silu, before, y);
+  }
+  HWY_ALIGN float a[kRows][kPiece];
+  const size_t step = l2_dim ? kPiece / l2_dim * l2_dim : kPiece;
+  for (size_t at = 0; at < n; at += step) {
+    const size_t count = std::min(step, n - at);
+    for (size_t r = 0; r < kRows; ++r) x[r] = p.x.row(t + r) + begin + at, y[r] = a[r];
+    fwd_rows<W, kRows>(x, w, at, count, p.silu, before, y);
+    for (size_t r = 0; r < kRows; ++r) norm_row(a[r], count, l2_dim, stream, p.y.row(t + r) + begin + at);
+  }
+}
+
 template <size_t W>
-void fwd_width(const ShortConvPiece& p, size_t begin, size_t end) {
+void fwd_width(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   const size_t n = end - begin, tokens = p.x.rows;
+  const bool stream = p.stream && whole_lines(p.y, l2_dim, begin, n);
   HWY_ALIGN float w[W][kBlock], before[W - 1][kBlock];
   columns_in<W>(p.w + begin * W, n, w);
   columns_in_or_zero<W - 1>(p.state ? p.state + begin * (W - 1) : nullptr, n, before);
-  const float* x[kFwdRows<W>];
-  float* y[kFwdRows<W>];
   for (size_t t = 0; t < tokens;) {
     const size_t rows = tokens - t < kFwdRows<W> ? 1 : kFwdRows<W>;
-    for (size_t r = 0; r < rows; ++r) x[r] = p.x.row(t + r) + begin, y[r] = p.y.row(t + r) + begin;
     for (size_t r = t + kAhead; r < std::min(tokens, t + kAhead + rows); ++r)
       prefetch_row(p.x.row(r) + begin, n);
     if (rows == 1)
-      fwd_rows<W, 1>(x, w, n, p.silu, before, y);
+      fwd_group<W, 1>(p, t, l2_dim, stream, begin, n, w, before);
     else
-      fwd_rows<W, kFwdRows<W>>(x, w, n, p.silu, before, y);
+      fwd_group<W, kFwdRows<W>>(p, t, l2_dim, stream, begin, n, w, before);
     t += rows;
   }
+  if (stream) hwy::FlushStream();  // before another thread reads y
   if (p.last) columns_out<W - 1>(before, n, p.last + begin * (W - 1));
 }
 
-// kRows tokens of n channels: dx of the tokens W - 1 earlier, and their part of dw. before and dz hold what
-// came before them and are moved on.
+// The gradient before the norm and silu, from dy: what bwd_rows takes. Computes z of kRows tokens again.
 template <size_t W, size_t kRows>
-HWY_INLINE void bwd_rows(const float* const* x, const float* const* dy, ConstLines w, size_t n, bool silu,
-                         Lines before, Lines dz, Lines dw, float* const* dx) {
+HWY_INLINE void norm_bwd_rows(const float* const* x, const float* const* dy, ConstLines w, size_t at,
+                              size_t n, size_t l2_dim, bool silu, ConstLines before, float (*a)[kPiece],
+                              float (*g)[kPiece]) {
+  for_lanes(n, [&](auto d, size_t i) {
+    using V = hn::Vec<decltype(d)>;
+    const V one = hn::Set(d, 1.0f);
+    V v[W - 1 + kRows];
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < W - 1; ++k) v[k] = hn::LoadU(d, before[k] + at + i);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      v[W - 1 + r] = hn::LoadU(d, x[r] + i);
+      V z = hn::Mul(hn::LoadU(d, w[0] + at + i), v[r]), slope = one;
+      HWY_UNROLL(8)
+      for (size_t k = 1; k < W; ++k) z = hn::MulAdd(hn::LoadU(d, w[k] + at + i), v[r + k], z);
+      if (silu) {
+        const V s = sigmoid_v(d, z);
+        slope = hn::Mul(s, hn::MulAdd(z, hn::Sub(one, s), one));
+        z = hn::Mul(z, s);
+      }
+      hn::StoreU(z, d, a[r] + i);
+      hn::StoreU(slope, d, g[r] + i);
+    }
+  });
+  for (size_t r = 0; r < kRows; ++r)
+    for (size_t h = 0; h < n; h += l2_dim) {
+      const float *ah = a[r] + h, *up = dy[r] + h;
+      float* gh = g[r] + h;
+      const float square = sum_lanes(l2_dim, [&](auto d, size_t i) {
+        const auto v = hn::LoadU(d, ah + i);
+        return hn::Mul(v, v);
+      });
+      const float dot = sum_lanes(
+          l2_dim, [&](auto d, size_t i) { return hn::Mul(hn::LoadU(d, ah + i), hn::LoadU(d, up + i)); });
+      const float rstd = 1.0f / std::sqrt(square + kShortConvL2Eps), share = dot * rstd * rstd;
+      for_lanes(l2_dim, [&](auto d, size_t i) {
+        const auto v = hn::NegMulAdd(hn::LoadU(d, ah + i), hn::Set(d, share), hn::LoadU(d, up + i));
+        hn::StoreU(hn::Mul(hn::Mul(v, hn::Set(d, rstd)), hn::LoadU(d, gh + i)), d, gh + i);
+      });
+    }
+}
+
+// kRows tokens of channels [at, at + n): dx of the tokens W - 1 earlier, and their part of dw. before and dz
+// hold what came before them and are moved on.
+template <size_t W, size_t kRows>
+HWY_INLINE void bwd_rows(const float* const* x, const float* const* dy, ConstLines w, size_t at, size_t n,
+                         bool silu, Lines before, Lines dz, Lines dw, float* const* dx) {
   for_lanes(n, [&](auto d, size_t i) {
     using V = hn::Vec<decltype(d)>;
     const V one = hn::Set(d, 1.0f);
     V v[W - 1 + kRows], g[W - 1 + kRows], c[W], sum[W];
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W; ++k) c[k] = hn::LoadU(d, w[k] + i), sum[k] = hn::LoadU(d, dw[k] + i);
+    for (size_t k = 0; k < W; ++k) c[k] = hn::LoadU(d, w[k] + at + i), sum[k] = hn::LoadU(d, dw[k] + at + i);
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W - 1; ++k) v[k] = hn::LoadU(d, before[k] + i), g[k] = hn::LoadU(d, dz[k] + i);
+    for (size_t k = 0; k < W - 1; ++k)
+      v[k] = hn::LoadU(d, before[k] + at + i), g[k] = hn::LoadU(d, dz[k] + at + i);
     HWY_UNROLL(4)
     for (size_t r = 0; r < kRows; ++r) {
       v[W - 1 + r] = hn::LoadU(d, x[r] + i);
@@ -165,11 +263,11 @@ HWY_INLINE void bwd_rows(const float* const* x, const float* const* dy, ConstLin
       hn::StoreU(to, d, dx[r] + i);
     }
     HWY_UNROLL(8)
-    for (size_t k = 0; k < W; ++k) hn::StoreU(sum[k], d, dw[k] + i);
+    for (size_t k = 0; k < W; ++k) hn::StoreU(sum[k], d, dw[k] + at + i);
     HWY_UNROLL(8)
     for (size_t k = 0; k < W - 1; ++k) {
-      hn::StoreU(v[kRows + k], d, before[k] + i);
-      hn::StoreU(g[kRows + k], d, dz[k] + i);
+      hn::StoreU(v[kRows + k], d, before[k] + at + i);
+      hn::StoreU(g[kRows + k], d, dz[k] + at + i);
     }
   });
 }
@@ -177,11 +275,15 @@ HWY_INLINE void bwd_rows(const float* const* x, const float* const* dy, ConstLin
 // A row of dx is written W - 1 tokens after its own x and dy were read, so dx may be either.
 template <size_t W>
 void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-               size_t begin, size_t end) {
-  constexpr size_t kBefore = W - 1;
+               size_t l2_dim, size_t begin, size_t end) {
+  constexpr size_t kBefore = W - 1, kMany = kBwdRows<W>;
   const size_t n = end - begin, D = in.x.cols;
+  const bool stream = out.dx.count() * sizeof(float) > kShortConvStreamBytes && out.dx.data != in.x.data &&
+                      out.dx.data != dy.data && whole_lines(out.dx, l2_dim, begin, n);
+  const size_t step = !l2_dim ? kPiece : kPiece / l2_dim * l2_dim;
   HWY_ALIGN float w[W][kBlock], dw[W][kBlock] = {}, part[W][kBlock] = {}, before[kBefore][kBlock],
-                                dz[kBefore][kBlock], more[kBefore][kBlock], dbefore[kBefore][kBlock];
+                                dz[kBefore][kBlock], more[kBefore][kBlock], dbefore[kBefore][kBlock],
+                                a[kMany][kPiece], g[kMany][kPiece];
   columns_in<W>(in.w + begin * W, n, w);
   // Sums in two levels, so that long batches do not add small products to a large sum.
   size_t summed = 0;
@@ -200,10 +302,10 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
     const auto target = [&](size_t t) {
       return t < kBefore ? dbefore[t] : out.dx.row(first + t - kBefore) + begin;
     };
-    const float *x[kBwdRows<W>], *up[kBwdRows<W>];
-    float* to[kBwdRows<W>];
+    const float *x[kMany], *up[kMany];
+    float* to[kMany];
     for (size_t t = 0; t < tokens;) {
-      const size_t rows = tokens - t < kBwdRows<W> ? 1 : kBwdRows<W>;
+      const size_t rows = tokens - t < kMany ? 1 : kMany;
       for (size_t r = 0; r < rows; ++r) {
         x[r] = in.x.row(first + t + r) + begin, up[r] = dy.row(first + t + r) + begin;
         to[r] = target(t + r);
@@ -212,10 +314,29 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
         prefetch_row(in.x.row(first + r) + begin, n);
         prefetch_row(dy.row(first + r) + begin, n);
       }
+      const auto group = [&](auto count) {
+        constexpr size_t kRows = decltype(count)::value;
+        for (size_t c = 0; c < n; c += step) {
+          const size_t m = std::min(step, n - c);
+          const float *xs[kRows], *ups[kRows];
+          float* tos[kRows];
+          for (size_t r = 0; r < kRows; ++r) {
+            xs[r] = x[r] + c, ups[r] = up[r] + c;
+            tos[r] = stream ? a[r] : to[r] + c;
+          }
+          if (l2_dim) {
+            norm_bwd_rows<W, kRows>(xs, ups, w, c, m, l2_dim, in.silu, before, a, g);
+            for (size_t r = 0; r < kRows; ++r) ups[r] = g[r];
+          }
+          bwd_rows<W, kRows>(xs, ups, w, c, m, in.silu && !l2_dim, before, dz, part, tos);
+          for (size_t r = 0; stream && r < kRows; ++r)
+            for_lanes(m, [&](auto d, size_t i) { put(d, hn::LoadU(d, a[r] + i), to[r] + c + i, true); });
+        }
+      };
       if (rows == 1)
-        bwd_rows<W, 1>(x, up, w, n, in.silu, before, dz, part, to);
+        group(std::integral_constant<size_t, 1>());
       else
-        bwd_rows<W, kBwdRows<W>>(x, up, w, n, in.silu, before, dz, part, to);
+        group(std::integral_constant<size_t, kMany>());
       t += rows, summed += rows;
       if (summed >= kPartRows) add_part();
     }
@@ -231,23 +352,24 @@ void bwd_width(const ShortConvIn& in, Mat<const float> dy, const float* dlast, c
     }
     if (out.dstate) columns_out<kBefore>(dbefore, n, out.dstate + at);
   }
+  if (stream) hwy::FlushStream();
   add_part();
   if (out.dw)
     for (size_t i = 0; i < n; ++i)
       for (size_t k = 0; k < W; ++k) out.dw[(begin + i) * W + k] += dw[k][i];
 }
 
-void fwd(const ShortConvPiece& p, size_t begin, size_t end) {
+void fwd(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   constexpr decltype(&fwd) kWidths[] = {fwd_width<2>, fwd_width<3>, fwd_width<4>, fwd_width<5>,
                                         fwd_width<6>, fwd_width<7>, fwd_width<8>};
-  kWidths[p.width - kShortConvMinWidth](p, begin, end);
+  kWidths[p.width - kShortConvMinWidth](p, l2_dim, begin, end);
 }
 
 void bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-         size_t begin, size_t end) {
+         size_t l2_dim, size_t begin, size_t end) {
   constexpr decltype(&bwd) kWidths[] = {bwd_width<2>, bwd_width<3>, bwd_width<4>, bwd_width<5>,
                                         bwd_width<6>, bwd_width<7>, bwd_width<8>};
-  kWidths[in.width - kShortConvMinWidth](in, dy, dlast, out, begin, end);
+  kWidths[in.width - kShortConvMinWidth](in, dy, dlast, out, l2_dim, begin, end);
 }
 
 constexpr ShortConvFns kFns{fwd, bwd};
@@ -272,17 +394,18 @@ void scatter(const std::vector<float>& from, Mat<float> to) {
   for (size_t r = 0; r < to.rows; ++r) std::copy_n(from.data() + r * to.cols, to.cols, to.row(r));
 }
 
-void ref_fwd(const ShortConvPiece& p, size_t begin, size_t end) {
+void ref_fwd(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   const size_t at = begin * (p.width - 1);
   const std::vector<float> x = dense(p.x.col_range(begin, end));
   std::vector<float> y(x.size());
-  ref::short_conv_fwd<float>({p.x.rows, end - begin, p.width, p.silu}, x.data(), p.w + begin * p.width,
-                             p.state ? p.state + at : nullptr, y.data(), p.last ? p.last + at : nullptr);
+  ref::short_conv_fwd<float>({p.x.rows, end - begin, p.width, p.silu, l2_dim, l2_dim ? end - begin : 0},
+                             x.data(), p.w + begin * p.width, p.state ? p.state + at : nullptr, y.data(),
+                             p.last ? p.last + at : nullptr);
   scatter(y, p.y.col_range(begin, end));
 }
 
 void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
-             size_t begin, size_t end) {
+             size_t l2_dim, size_t begin, size_t end) {
   std::vector<float> dw((end - begin) * in.width);
   for (size_t s = 0; s < in.seqs(); ++s) {
     const size_t at = (s * in.x.cols + begin) * (in.width - 1);
@@ -291,10 +414,10 @@ void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, con
     };
     const std::vector<float> x = dense(part(in.x)), up = dense(part(dy));
     std::vector<float> dx(x.size());
-    ref::short_conv_bwd<float>({in.offsets[s + 1] - in.offsets[s], end - begin, in.width, in.silu}, x.data(),
-                               in.w + begin * in.width, in.state ? in.state + at : nullptr, up.data(),
-                               dlast ? dlast + at : nullptr, dx.data(), dw.data(),
-                               out.dstate ? out.dstate + at : nullptr);
+    ref::short_conv_bwd<float>(
+        {in.offsets[s + 1] - in.offsets[s], end - begin, in.width, in.silu, l2_dim, l2_dim ? end - begin : 0},
+        x.data(), in.w + begin * in.width, in.state ? in.state + at : nullptr, up.data(),
+        dlast ? dlast + at : nullptr, dx.data(), dw.data(), out.dstate ? out.dstate + at : nullptr);
     scatter(dx, part(out.dx));
   }
   for (size_t i = 0; out.dw && i < dw.size(); ++i) out.dw[begin * in.width + i] += dw[i];
@@ -302,19 +425,27 @@ void ref_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, con
 
 constexpr ShortConvFns kRefFns{ref_fwd, ref_bwd};
 
-void check_width(size_t width) {
-  check(width >= kShortConvMinWidth && width <= kShortConvMaxWidth, "short_conv: width must be 2 .. 8");
-}
+// Channels cut into tasks: whole heads first, then what is not normalised.
+struct Blocks {
+  size_t channels, l2_dim, l2_channels, width, heads_width, normed;
 
-// run(sequence, begin, end) for each block of channels of each sequence.
-template <class Run>
-void for_blocks(size_t seqs, size_t channels, Par par, const Run& run) {
-  const size_t blocks = (channels + kShortConvBlock - 1) / kShortConvBlock;
-  par.tasks(seqs * blocks, [&](size_t i) {
-    const size_t begin = i % blocks * kShortConvBlock;
-    run(i / blocks, begin, std::min(channels, begin + kShortConvBlock));
-  });
-}
+  Blocks(size_t taps, size_t all, size_t dim, size_t of) : channels(all), l2_dim(dim), l2_channels(of) {
+    check(taps >= kShortConvMinWidth && taps <= kShortConvMaxWidth, "short_conv: width must be 2 .. 8");
+    check(dim <= kShortConvMaxL2 && of <= all && (dim ? of % dim == 0 : of == 0),
+          "short_conv: l2_dim must divide l2_channels");
+    const size_t eighth = (all / 8 + kShortConvMinBlock - 1) / kShortConvMinBlock * kShortConvMinBlock;
+    width = std::clamp(eighth, kShortConvMinBlock, kShortConvMaxBlock);
+    heads_width = dim ? dim * std::max<size_t>(1, width / dim) : 0;
+    normed = dim ? (of + heads_width - 1) / heads_width : 0;
+  }
+  size_t count() const { return normed + (channels - l2_channels + width - 1) / width; }
+  template <class Run>  // run(l2_dim, begin, end)
+  void at(size_t i, const Run& run) const {
+    if (i < normed) return run(l2_dim, i * heads_width, std::min(l2_channels, (i + 1) * heads_width));
+    const size_t begin = l2_channels + (i - normed) * width;
+    run(0, begin, std::min(channels, begin + width));
+  }
+};
 
 }  // namespace
 
@@ -326,32 +457,44 @@ Impls<ShortConvFns>& short_conv_impls() {
 }
 
 void short_conv_fwd(const ShortConvIn& in, Mat<float> y, float* last, Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
   const size_t each = in.x.cols * (in.width - 1);
-  for_blocks(in.seqs(), in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
-    const size_t first = in.offsets[s], after = in.offsets[s + 1];
-    f.fwd({in.x.row_range(first, after), in.w, in.width, in.silu, in.state ? in.state + s * each : nullptr,
-           y.row_range(first, after), last ? last + s * each : nullptr},
-          begin, end);
+  const bool stream = y.count() * sizeof(float) > kShortConvStreamBytes && y.data != in.x.data;
+  par.tasks(in.seqs() * blocks.count(), [&](size_t i) {
+    const size_t s = i / blocks.count(), first = in.offsets[s], after = in.offsets[s + 1];
+    const ShortConvPiece piece{in.x.row_range(first, after),
+                               in.w,
+                               in.width,
+                               in.silu,
+                               in.state ? in.state + s * each : nullptr,
+                               y.row_range(first, after),
+                               last ? last + s * each : nullptr,
+                               stream};
+    blocks.at(i % blocks.count(),
+              [&](size_t l2_dim, size_t begin, size_t end) { f.fwd(piece, l2_dim, begin, end); });
   });
 }
 
 void short_conv_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
                     Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
-  par.blocks(in.x.cols, kShortConvBlock,
-             [&](size_t begin, size_t end) { f.bwd(in, dy, dlast, out, begin, end); });
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
+  par.tasks(blocks.count(), [&](size_t i) {
+    blocks.at(
+        i, [&](size_t l2_dim, size_t begin, size_t end) { f.bwd(in, dy, dlast, out, l2_dim, begin, end); });
+  });
 }
 
 void short_conv_step(const ShortConvStep& in, Mat<float> y, Par par) {
-  check_width(in.width);
   const ShortConvFns& f = short_conv_impls().use();
-  for_blocks(in.x.rows, in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
-    f.fwd({in.x.row_range(s, s + 1), in.w, in.width, in.silu, in.states[s], y.row_range(s, s + 1),
-           in.states[s]},
-          begin, end);
+  const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels);
+  par.tasks(in.x.rows * blocks.count(), [&](size_t i) {
+    const size_t s = i / blocks.count();
+    const ShortConvPiece piece{in.x.row_range(s, s + 1), in.w,         in.width, in.silu, in.states[s],
+                               y.row_range(s, s + 1),    in.states[s], false};
+    blocks.at(i % blocks.count(),
+              [&](size_t l2_dim, size_t begin, size_t end) { f.fwd(piece, l2_dim, begin, end); });
   });
 }
 

@@ -1,9 +1,11 @@
 // short_conv - depthwise causal convolution over a few tokens, on ragged sequences.
 //   z_t[d] = sum_j w[d, j] x_{t - (W - 1) + j}[d]     y = z, or silu(z)     j < W, so w[:, W - 1] meets x_t
-// Inputs before a sequence come from its state, the last W - 1 of them, oldest first; without one they are
-// zero. The layout of w is that of PyTorch's conv1d with groups = channels; there is no bias.
-// Any cut of a sequence into pieces that hand on the state gives the same bits as the whole.
-// Symbols: docs/notation.md   Backward and blocking: docs/math/short_conv.md
+// The first l2_channels of y, in heads of l2_dim, may be scaled to length one as l2norm does, with eps 1e-6
+// inside the root: queries and keys of delta-rule mixers, where the values follow in the same row. Inputs
+// before a sequence come from its state, the last W - 1 of them, oldest first; without one they are zero. The
+// layout of w is that of PyTorch's conv1d with groups = channels; there is no bias. Any cut of a sequence
+// into pieces that hand on the state gives the same bits as the whole. Symbols: docs/notation.md   Backward
+// and blocking: docs/math/short_conv.md
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,8 @@
 namespace braid {
 
 inline constexpr size_t kShortConvMinWidth = 2, kShortConvMaxWidth = 8;
+inline constexpr size_t kShortConvMaxL2 = 256;  // numbers per normalised head
+inline constexpr float kShortConvL2Eps = 1e-6f;
 
 struct ShortConvIn {
   Mat<const float> x;                 // [N, D]
@@ -25,6 +29,8 @@ struct ShortConvIn {
   std::span<const uint32_t> offsets;  // sequence s is rows offsets[s] .. offsets[s + 1] - 1
   const float* state = nullptr;       // [n, D, W - 1] or null
   bool silu = false;
+  size_t l2_dim = 0;       // 0: nothing is normalised
+  size_t l2_channels = 0;  // a multiple of l2_dim
   size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
@@ -48,6 +54,7 @@ struct ShortConvStep {
   size_t width;
   std::span<float* const> states;  // n times [D, W - 1], moved on by one token
   bool silu = false;
+  size_t l2_dim = 0, l2_channels = 0;
 };
 void short_conv_step(const ShortConvStep& in, Mat<float> y, Par par = {});  // y may be in.x
 
@@ -60,13 +67,19 @@ struct ShortConvPiece {
   const float* state;
   Mat<float> y;
   float* last;
+  bool stream;  // y is larger than the caches: writes go past them
 };
 
-inline constexpr size_t kShortConvBlock = 64;  // channels per task
-struct ShortConvFns {                          // channels [begin, end), at most kShortConvBlock
-  void (*fwd)(const ShortConvPiece&, size_t begin, size_t end);
-  void (*bwd)(const ShortConvIn&, Mat<const float> dy, const float* dlast, const ShortConvGrad&, size_t begin,
-              size_t end);  // all sequences
+// Channels per task: whole heads that are normalised, or channels that are not; about an eighth of a row, so
+// that memory is read in long runs and there is work for several threads.
+inline constexpr size_t kShortConvMinBlock = 64, kShortConvMaxBlock = 1024;
+// Larger results do not stay in a last-level cache: they are written past it, which saves reading the lines
+// first. Not in place, where the lines are there already.
+inline constexpr size_t kShortConvStreamBytes = size_t{32} << 20;
+struct ShortConvFns {  // channels [begin, end); heads of l2_dim are normalised, none if it is 0
+  void (*fwd)(const ShortConvPiece&, size_t l2_dim, size_t begin, size_t end);
+  void (*bwd)(const ShortConvIn&, Mat<const float> dy, const float* dlast, const ShortConvGrad&,
+              size_t l2_dim, size_t begin, size_t end);  // all sequences
 };
 Impls<ShortConvFns>& short_conv_impls();
 std::vector<CheckRow> short_conv_check();

@@ -1,6 +1,7 @@
 // What is checked by the tests and by `braid verify`, and what `braid bench kernels` times.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -15,6 +16,7 @@ struct Case {
   size_t channels, width;
   bool silu, state;
   float scale = 1;  // of x: 30 reaches the flat ends of silu
+  size_t l2_dim = 0, l2_channels = 0;
 };
 
 // Channels around the vectors and the block of 64; lengths around the width and the rows taken at once.
@@ -35,6 +37,12 @@ const std::vector<Case>& cases() {
       {{130, 17}, 64, 4, true, true},
       {{40, 0, 1, 41}, 200, 4, true, true, 30},
       {{12, 9}, 100, 3, false, false},
+      {{9, 0, 1}, 24, 4, true, true, 1, 8, 16},
+      {{30, 11}, 300, 4, true, true, 1, 100, 200},
+      {{17}, 384, 4, true, false, 1, 128, 256},
+      {{40, 3}, 70, 2, false, true, 1, 5, 70},
+      {{19}, 512, 8, true, true, 1, 256, 512},
+      {{6}, 10, 3, true, true, 1, 1, 3},
   };
   return all;
 }
@@ -58,7 +66,7 @@ struct Problem {
                               dyd = to_double(dy), dld = to_double(dlast);
     for (size_t s = 0; s < n; ++s) {
       const size_t at = offsets[s] * D, of_state = s * each;
-      const ref::ShortConvDims dims{c.lengths[s], D, W, c.silu};
+      const ref::ShortConvDims dims{c.lengths[s], D, W, c.silu, c.l2_dim, c.l2_channels};
       const double* in = c.state ? sd.data() + of_state : nullptr;
       ref::short_conv_fwd<double>(dims, xd.data() + at, wd.data(), in, y.data() + at, last.data() + of_state);
       ref::short_conv_bwd<double>(dims, xd.data() + at, wd.data(), in, dyd.data() + at,
@@ -73,7 +81,9 @@ struct Problem {
             .width = W,
             .offsets = offsets,
             .state = c.state ? state.data() : nullptr,
-            .silu = c.silu};
+            .silu = c.silu,
+            .l2_dim = c.l2_dim,
+            .l2_channels = c.l2_channels};
   }
 };
 
@@ -95,6 +105,7 @@ struct Strided {
 std::string name_of(const Case& c) {
   std::string name;
   for (const uint32_t n : c.lengths) name += fmt::format("{}{}", name.empty() ? "" : ",", n);
+  if (c.l2_dim) name += fmt::format(" l2 {} of {}", c.l2_channels, c.l2_dim);
   return name +
          fmt::format(" D{} W{}{}{} ", c.channels, c.width, c.silu ? " silu" : "", c.state ? " state" : "");
 }
@@ -152,7 +163,14 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
   for (size_t t = 0; t < p.rows; ++t) {
     float* const states[] = {state.data()};
     const Mat<float> token{&y[t * p.D], 1, p.D};
-    short_conv_step({.x = token, .w = p.w.data(), .width = p.W, .states = states, .silu = c.silu}, token);
+    short_conv_step({.x = token,
+                     .w = p.w.data(),
+                     .width = p.W,
+                     .states = states,
+                     .silu = c.silu,
+                     .l2_dim = c.l2_dim,
+                     .l2_channels = c.l2_channels},
+                    token);
   }
   keep(y, state);
   rows.push_back({name_of(c) + "cut anywhere, same bits", compare<float, float>(got, want), {0, 0}});
@@ -166,49 +184,77 @@ std::vector<CheckRow> short_conv_check() {
   for (const size_t width : {2, 3, 4, 5, 6, 7, 8}) {
     check_cuts({{21}, 19, width, true, true}, rows);
     check_cuts({{9}, 33, width, false, true}, rows);
+    check_cuts({{9}, 50, width, true, true, 1, 20, 40}, rows);
   }
   return rows;
 }
 
 std::vector<BenchCase> short_conv_bench() {
   struct Data {
-    std::vector<float> x, w, y, dy, dx, dw, state;
+    Tensor x{}, y{}, dy{}, dx{};  // on large pages, as in a model
+    std::vector<float> w, dw, state;
     std::vector<uint32_t> offsets;
     std::vector<float*> states;
   };
   std::vector<BenchCase> out;
   const size_t W = 4;
-  const auto shape = [&](size_t seqs, size_t length, size_t D, bool silu) {
-    const size_t rows = seqs * length;
+  enum class Y { kOther, kOverX };
+  const auto shape = [&](size_t seqs, size_t length, size_t D, bool silu, size_t l2_channels = 0,
+                         Y place = Y::kOther) {
+    const size_t rows = seqs * length, l2_dim = l2_channels ? 128 : 0;
     auto d = std::make_shared<Data>();
-    d->x = random_vector(rows * D, 1), d->w = random_vector(D * W, 2), d->dy = random_vector(rows * D, 3);
-    d->y.resize(rows * D), d->dx.resize(rows * D), d->dw.resize(D * W);
-    for (size_t s = 0; s <= seqs; ++s) d->offsets.push_back(static_cast<uint32_t>(s * length));
-    const ShortConvIn in{
-        .x = {d->x.data(), rows, D}, .w = d->w.data(), .width = W, .offsets = d->offsets, .silu = silu};
-    const Mat<float> y{d->y.data(), rows, D}, dx{d->dx.data(), rows, D};
+    // Made by the first run, since the large ones take gigabytes.
+    const auto make = [=](Tensor& t) {
+      if (t.data()) return t.mat();
+      t = Tensor(DType::kF32, {static_cast<int64_t>(rows), static_cast<int64_t>(D)});
+      const std::vector<float> some = random_vector(1 << 16, 1);
+      for (size_t i = 0; float& v : t.as<float>()) v = some[i++ * 7919 % some.size()];
+      return t.mat();
+    };
+    const auto in = [=] {
+      if (d->w.empty()) {
+        d->w = random_vector(D * W, 2), d->dw.resize(D * W);
+        for (size_t s = 0; s <= seqs; ++s) d->offsets.push_back(static_cast<uint32_t>(s * length));
+      }
+      return ShortConvIn{.x = make(d->x),
+                         .w = d->w.data(),
+                         .width = W,
+                         .offsets = d->offsets,
+                         .silu = silu,
+                         .l2_dim = l2_dim,
+                         .l2_channels = l2_channels};
+    };
     const double n = static_cast<double>(rows * D);
-    const std::string name = fmt::format("{}xT{} D{} W4{}", seqs, length, D, silu ? " silu" : "");
+    const std::string name =
+        fmt::format("{}xT{} D{} W4{}{}", seqs, length, D, silu ? " silu" : "",
+                    l2_channels ? fmt::format(" l2 {}x{}", l2_channels / l2_dim, l2_dim) : "");
+    if (place == Y::kOverX) {
+      out.push_back({"short_conv fwd in place " + name, 0, 8 * n,
+                     [=](Par par) { short_conv_fwd(in(), make(d->x), nullptr, par); }});
+      return;
+    }
     out.push_back({"short_conv fwd " + name, 0, 8 * n,
-                   [=, keep = d](Par par) { short_conv_fwd(in, y, nullptr, par); }});
-    out.push_back(
-        {"short_conv bwd " + name, 0, 12 * n, [=](Par par) {
-           short_conv_bwd(in, {d->dy.data(), rows, D}, nullptr, {.dx = dx, .dw = d->dw.data()}, par);
-         }});
+                   [=](Par par) { short_conv_fwd(in(), make(d->y), nullptr, par); }});
+    out.push_back({"short_conv bwd " + name, 0, 12 * n, [=](Par par) {
+                     const ShortConvIn from = in();
+                     short_conv_bwd(from, make(d->dy), nullptr, {.dx = make(d->dx), .dw = d->dw.data()}, par);
+                   }});
   };
   shape(1, 4096, 2048, false);
   shape(1, 4096, 2048, true);
   shape(256, 40, 256, true);
+  shape(1, 16384, 6144, true, 4096);
+  shape(1, 16384, 6144, true, 4096, Y::kOverX);
   const size_t seqs = 8, D = 2048, each = D * (W - 1);
   auto d = std::make_shared<Data>();
-  d->x = random_vector(seqs * D, 1), d->w = random_vector(D * W, 2), d->y.resize(seqs * D);
-  d->state = random_vector(seqs * each, 3);
+  d->w = random_vector(D * W, 2), d->state = random_vector(seqs * each, 3);
+  d->x = Tensor(DType::kF32, {seqs, D}), d->y = d->x;
+  std::ranges::copy(random_vector(seqs * D, 1), d->x.as<float>().begin());
   for (size_t s = 0; s < seqs; ++s) d->states.push_back(d->state.data() + s * each);
   out.push_back(
       {"short_conv step of 8 D2048 W4 silu", 0, 4.0 * (seqs * (2 * D + 2 * each) + D * W), [=](Par par) {
-         short_conv_step(
-             {.x = {d->x.data(), seqs, D}, .w = d->w.data(), .width = W, .states = d->states, .silu = true},
-             {d->y.data(), seqs, D}, par);
+         short_conv_step({.x = d->x.mat(), .w = d->w.data(), .width = W, .states = d->states, .silu = true},
+                         d->y.mat(), par);
        }});
   return out;
 }

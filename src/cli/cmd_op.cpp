@@ -1,0 +1,104 @@
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/nearest.h"
+#include "cli/cli.h"
+#include "cli/ops/op.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string name, in, out, form;
+  std::vector<std::string> set;
+  int64_t threads = 0;
+  bool backward = false, json = false;
+};
+
+const CallableOp* find_op(const std::string& name) {
+  for (const CallableOp* op : all_callable_ops())
+    if (op->name == name) return op;
+  return nullptr;
+}
+
+std::string op_list() {
+  std::string text;
+  for (const CallableOp* op : all_callable_ops()) text += fmt::format("{:<16} {}\n", op->name, op->summary);
+  return text + "\nbraid op NAME --help names an op's tensors, shapes, forms and settings.\n";
+}
+
+int run(const Options& o) {
+  if (o.name.empty()) return fmt::print("{}", op_list()), kOk;
+  const CallableOp* op = find_op(o.name);
+  if (!op) {
+    std::vector<std::string> names;
+    for (const CallableOp* c : all_callable_ops()) names.push_back(c->name);
+    return wrong_use({"op: there is no op '" + o.name + "'", suggest(o.name, names)});
+  }
+  std::vector<Problem> problems;
+  if (o.in.empty()) problems.push_back({"--in", "is missing", "name a safetensors file"});
+  if (o.out.empty()) problems.push_back({"--out", "is missing", "name the safetensors file to write"});
+  if (o.threads < 0 || o.threads > 1024)
+    problems.push_back({"--threads", fmt::format("is {}", o.threads), "give a number from 0 to 1024"});
+  std::error_code ec;
+  if (!o.in.empty() && std::filesystem::equivalent(o.in, o.out, ec))
+    problems.push_back({"--out", "is the file of --in", "give another name"});
+  if (!problems.empty()) return wrong_use(to_error("op: these options cannot be used", problems));
+  Result<OpCall> call = OpCall::make(*op, o.set, o.form, o.backward);
+  if (!call) return wrong_use(call.error());
+  const Result<SafeTensors> file = SafeTensors::open(o.in);
+  if (!file) return fail(file.error());
+  if (Status s = call->read(*file, o.in); !s) return fail(s.error());
+
+  ThreadPool pool(resolve_threads(o.threads));
+  const double start = seconds_now();
+  call->run(Par(pool));
+  const double seconds = seconds_now() - start;
+  const std::vector<NamedTensor> results = call->results();
+  if (Status s = write_safetensors(o.out, results); !s) return fail(s.error());
+  if (o.json) {
+    Json shapes = Json::object();
+    for (const NamedTensor& t : results)
+      for (int i = 0; i < t.view.shape.rank(); ++i) shapes[t.name].push_back(t.view.shape[i]);
+    print_json({{"op", op->name},
+                {"form", call->form()},
+                {"threads", pool.threads()},
+                {"seconds", seconds},
+                {"out", o.out},
+                {"tensors", shapes}});
+    return kOk;
+  }
+  std::string list;
+  for (const NamedTensor& t : results)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", t.name, t.view.shape.text());
+  fmt::print("{}, {}: {} written to {}\n", op->name, call->form(), list, o.out);
+  return kOk;
+}
+
+}  // namespace
+
+std::string op_details() {
+  std::string text;
+  for (const CallableOp* op : all_callable_ops()) text += op_markdown(*op);
+  return text;
+}
+
+std::function<int()> define_op(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("name", o->name, "the op; without one, the ops are listed");
+  app.add_option("--in", o->in, "safetensors file with the op's inputs by name");
+  app.add_option("--out", o->out, "safetensors file to write: outputs, final state, gradients");
+  app.add_option("--form", o->form,
+                 "how it is computed, e.g. step: token by token; empty = the op's first form");
+  app.add_flag("--backward", o->backward, "also the gradients");
+  app.add_option("--set", o->set, "a setting of the op, e.g. scale=0.5; may be repeated or take several");
+  app.add_option("--threads", o->threads, "threads; 0 = all cores")->capture_default_str();
+  app.add_flag("--json", o->json, "print a summary as one JSON line");
+  app.footer([o] {
+    const CallableOp* op = find_op(o->name);
+    return op ? op_help(*op) : "\nOps:\n" + op_list();
+  });
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid
