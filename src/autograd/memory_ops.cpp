@@ -80,15 +80,21 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
   return y;
 }
 
-Var short_conv(Exec& e, Var x, size_t w, bool silu, std::span<const uint32_t> offsets,
+Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const uint32_t> offsets,
                std::span<float* const> states) {
   const OpTimer timer(e.profile(), "short conv", false);
   check_states(e, states);
   const size_t width = e.weight(w).cols;
   const Var y = e.result(x.v.rows, x.v.cols);
   if (!states.empty() && single_tokens(offsets)) {
-    short_conv_step({.x = x.v, .w = e.weight(w).data, .width = width, .states = states, .silu = silu}, y.v,
-                    e.par());
+    short_conv_step({.x = x.v,
+                     .w = e.weight(w).data,
+                     .width = width,
+                     .states = states,
+                     .silu = o.silu,
+                     .l2_dim = o.l2_dim,
+                     .l2_channels = o.l2_channels},
+                    y.v, e.par());
     return y;
   }
   const StateBlock block(e, states, x.v.cols * (width - 1));
@@ -97,7 +103,9 @@ Var short_conv(Exec& e, Var x, size_t w, bool silu, std::span<const uint32_t> of
                        .width = width,
                        .offsets = offsets,
                        .state = block.data(),
-                       .silu = silu};
+                       .silu = o.silu,
+                       .l2_dim = o.l2_dim,
+                       .l2_channels = o.l2_channels};
   short_conv_fwd(in, y.v, block.data(), e.par());
   if (e.recording())
     e.tape().record("short conv", y.slot, [e, in, x, y, w] {
@@ -183,7 +191,11 @@ Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
   const std::vector<const float*> s0(states.begin(), states.end());
   in.s0 = s0;
   const Var o = e.result(v.q.v.rows, s.value_heads * s.dv);
-  fast_weight_fwd(s, in, o.v, states, e.par());
+  {
+    const Arena::Mark mark = e.arena().mark();
+    fast_weight_fwd(s, in, o.v, states, e.par(), e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())));
+    e.arena().release(mark);
+  }
   in.s0 = {};
   if (e.recording())
     e.tape().record("fast weight", o.slot, [e, s, in, v, o] {

@@ -159,15 +159,21 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   return y;
 }
 
-Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, Var z) {
+Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate) {
   const OpTimer timer(e.profile(), "rmsnorm", false);
   const Var y = e.result(x.v.rows, x.v.cols);
   float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * o.groups).data() : nullptr;
-  const RmsNormIn in{
-      .x = x.v, .w = e.weight(w).data, .z = z.v, .groups = o.groups, .eps = o.eps, .offset = o.offset};
+  const RmsNormIn in{.x = x.v,
+                     .w = e.weight(w).data,
+                     .z = gate.z.v,
+                     .groups = o.groups,
+                     .eps = o.eps,
+                     .offset = o.offset,
+                     .gate = gate.gate,
+                     .order = gate.order};
   rmsnorm_fwd(in, y.v, rstd, e.par());
   if (e.recording())
-    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z, w] {
+    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z = gate.z, w] {
       Tape& t = e.tape();
       const auto [dx, into] = t.target(x.slot);
       RmsNormGrad grad{.dx = dx, .dx_mode = into, .dw = e.weight_grad(w).data};

@@ -10,6 +10,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/swiglu/swiglu.h"
 
@@ -31,8 +32,13 @@ struct NormOptions {
   float offset = 0;   // 1: zero-centred weights
   size_t groups = 1;  // heads that share the weight
 };
-// With a gate z: norm(x) * silu(z).
-Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& options = {}, Var z = {});
+// With a gate z: norm(x) * f(z), or norm(x * f(z)).
+struct NormGate {
+  Var z = {};
+  RmsNormGate gate = RmsNormGate::kSilu;
+  RmsNormOrder order = RmsNormOrder::kNormFirst;
+};
+Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& options = {}, const NormGate& gate = {});
 
 Var add(Exec& e, Var a, Var b);
 // Does nothing unless the executor has a dropout stream and p > 0.
@@ -75,9 +81,16 @@ Var l1norm(Exec& e, Var x, size_t heads);
 // u * silu(g) or u * sigmoid(g): an output gate. Without a tape u is overwritten.
 Var gated(Exec& e, Var u, Var g, Gate gate);
 
-// Depthwise causal convolution with w: [width of x, taps], then silu if asked. States: [width of x, taps -
-// 1].
-Var short_conv(Exec& e, Var x, size_t w, bool silu, std::span<const uint32_t> offsets,
+// [g | beta]: log-decay and write strength of Gated DeltaNet, see kernels/delta_gates.
+Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max);
+
+// Depthwise causal convolution with w: [width of x, taps], then silu, then heads of l2_dim scaled to length
+// one in the first l2_channels. States: [width of x, taps - 1].
+struct ConvOptions {
+  bool silu = false;
+  size_t l2_dim = 0, l2_channels = 0;
+};
+Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<const uint32_t> offsets,
                std::span<float* const> states = {});
 
 // Mamba's recurrence; A = -exp(A_log), skip: [width]. States: [width, state].

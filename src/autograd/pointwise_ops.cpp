@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
+#include "kernels/delta_gates/delta_gates.h"
 #include "kernels/l2norm/l2norm.h"
 
 namespace braid {
@@ -85,6 +86,32 @@ Var decay(Exec& e, Var dt, size_t a_log) {
                 {.ddt = ddt, .ddt_mode = into, .da_log = e.weight_grad(a_log).data}, e.par());
     });
   return g;
+}
+
+Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max) {
+  const OpTimer timer(e.profile(), "delta gates", false);
+  const size_t n = a.v.cols;
+  const DeltaGatesIn in{.a = a.v,
+                        .b = b.v,
+                        .A_log = e.weight(a_log).data,
+                        .dt_bias = e.weight(dt_bias).data,
+                        .beta_max = beta_max};
+  const Var y = e.result(a.v.rows, 2 * n);
+  delta_gates_fwd(in, y.v.col_range(0, n), y.v.col_range(n, 2 * n), e.par());
+  if (e.recording())
+    e.tape().record("delta gates", y.slot, [e, in, a, b, y, a_log, dt_bias, n] {
+      Tape& t = e.tape();
+      const Mat<float> d = t.grad(y.slot);
+      const Overwrite da(t, a), db(t, b);
+      const Arena::Mark mark = e.arena().mark();
+      const std::span<float> scratch = e.arena().take<float>(delta_gates_bwd_scratch(d.rows, n));
+      delta_gates_bwd(
+          in, d.col_range(0, n), d.col_range(n, 2 * n),
+          {.da = da, .db = db, .dA_log = e.weight_grad(a_log).data, .ddt_bias = e.weight_grad(dt_bias).data},
+          scratch, e.par());
+      e.arena().release(mark);
+    });
+  return y;
 }
 
 Var forget(Exec& e, Var x, size_t bounds, size_t layer) {

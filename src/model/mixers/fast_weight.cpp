@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/short_conv/short_conv.h"
+
 namespace braid {
 
 namespace {
@@ -60,8 +62,14 @@ FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const Mo
 
 FastWeightRule::Gates FastWeightRule::gates(Exec& e, Var x) const {
   Gates out;
-  if (shape_.write == FastWeightWrite::kDelta)
-    out.beta = map(e, linear(e, x, b_), Map::kSigmoid, c_.negative_eigenvalues ? 2.0f : 1.0f);
+  const float beta_max = c_.negative_eigenvalues ? 2.0f : 1.0f;
+  if (c_.decay == "token" && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
+    const Var both = delta_gates(e, linear(e, x, a_), linear(e, x, b_), a_log_, bias_, beta_max);
+    const size_t n = shape_.value_heads;
+    out.g = cols(e, both, 0, n), out.beta = cols(e, both, n, 2 * n);
+    return out;
+  }
+  if (shape_.write == FastWeightWrite::kDelta) out.beta = map(e, linear(e, x, b_), Map::kSigmoid, beta_max);
   if (c_.decay == "token") {
     out.g = decay(e, map(e, linear(e, x, a_), Map::kSoftplus, 1, bias_), a_log_);
   } else if (c_.decay == "channel") {
@@ -173,10 +181,9 @@ Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
     gate = c_.gate_rank ? linear(e, linear(e, call.x, g_a_), g_b_) : linear(e, call.x, g_);
   const bool silu = c_.gate == "silu";
   if (c_.out_norm != "none")
-    o = rmsnorm(e, o, w_, norm_, silu ? gate : Var{});
-  else if (silu)
-    o = gated(e, o, gate, Gate::kSilu);
-  if (c_.gate == "sigmoid") o = gated(e, o, gate, Gate::kSigmoid);
+    o = rmsnorm(e, o, w_, norm_, {.z = gate, .gate = silu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid});
+  else if (c_.gate != "none")
+    o = gated(e, o, gate, silu ? Gate::kSilu : Gate::kSigmoid);
   return linear(e, o, o_, call.residual);
 }
 
@@ -227,13 +234,17 @@ class FastWeightMixer : public Mixer {
       q = x[0], k = rule_.makes_keys() ? gates.k : x[1], v = x[2];
     };
     const FeatureConfig& f = c_.features;
-    const bool fused = c_.conv && f.feature == "silu" && f.value_feature == "silu";
+    const bool fused = c_.conv && f.feature == "silu" && f.value_feature == "silu",
+               fused_norm = fused && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
     if (steps_ == 1 || c_.conv) {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
       Var all = linear_concat(e, call.x, std::span(ws, rule_.makes_keys() ? 2 : 3));
       if (c_.conv)
-        all = short_conv(e, all, conv_, fused, call.offsets,
-                         call.memory(&LayerState::conv, channels_ * (c_.conv - 1)));
+        all = short_conv(e, all, conv_,
+                         {.silu = fused,
+                          .l2_dim = fused_norm ? d_.dk : 0,
+                          .l2_channels = fused_norm ? (1 + steps_) * keys : 0},
+                         call.offsets, call.memory(&LayerState::conv, channels_ * (c_.conv - 1)));
       parts(all);
     } else {
       q = linear(e, call.x, q_), k = linear(e, call.x, k_), v = linear(e, call.x, v_);
@@ -251,8 +262,10 @@ class FastWeightMixer : public Mixer {
                                      .in_place = false});
       q = rotated.q, k = rotated.k;
     }
-    q = normed(e, q, d_.key_heads, f.feature_norm);
-    if (!rule_.makes_keys()) k = normed(e, k, steps_ * d_.key_heads, f.feature_norm);
+    if (!fused_norm) {
+      q = normed(e, q, d_.key_heads, f.feature_norm);
+      if (!rule_.makes_keys()) k = normed(e, k, steps_ * d_.key_heads, f.feature_norm);
+    }
     if (steps_ > 1) k = dense(e, k), v = dense(e, v);
     Var o = rule_.run(call, q, k, v, gates);
     if (c_.normalise) o = rule_.normalised(call, o, q, k, gates);

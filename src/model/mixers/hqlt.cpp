@@ -98,7 +98,7 @@ class Hqlt : public Mixer {
     const size_t ws[] = {q_, k_, v_};
     Var qkv = linear_concat(e, call.x, ws);
     if (c_.conv)
-      qkv = short_conv(e, qkv, conv_, false, call.offsets,
+      qkv = short_conv(e, qkv, conv_, {}, call.offsets,
                        call.memory(&LayerState::conv, 3 * width_ * (c_.conv - 1)));
     auto [q, k, v] = split<3>(e, qkv, {width_, width_, width_});
     v = mapped(e, v, c_.features.value_feature);

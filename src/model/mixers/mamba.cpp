@@ -49,8 +49,7 @@ class Mamba : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [raw, z] = split<2>(e, linear(e, call.x, in_), {inner_, inner_});
-    Var x =
-        short_conv(e, raw, conv_, false, call.offsets, call.memory(&LayerState::conv, inner_ * (taps_ - 1)));
+    Var x = short_conv(e, raw, conv_, {}, call.offsets, call.memory(&LayerState::conv, inner_ * (taps_ - 1)));
     x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));

@@ -69,7 +69,7 @@ class Mamba2 : public Mixer {
     Exec& e = call.exec;
     const auto [z, xbc, raw_dt] =
         split<3>(e, linear(e, call.x, in_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
-    Var c = short_conv(e, xbc, conv_, false, call.offsets,
+    Var c = short_conv(e, xbc, conv_, {}, call.offsets,
                        call.memory(&LayerState::conv, (inner_ + 2 * bc_) * (taps_ - 1)));
     c = map(e, c, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
@@ -78,7 +78,8 @@ class Mamba2 : public Mixer {
         e, shape_, {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}},
         call.offsets, call.memory(&LayerState::fast, shape_.value_heads * shape_.dk * shape_.dv));
     const Var y = add(e, o, scale_heads_by(e, x, skip_));
-    return linear(e, rmsnorm(e, gated(e, y, z, Gate::kSilu), norm_weight_, norm_), out_, call.residual);
+    return linear(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}), out_,
+                  call.residual);
   }
 
   double flops_per_token(int64_t) const override {
