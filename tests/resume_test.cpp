@@ -35,6 +35,24 @@ TEST(Resume, ThreadsDoNotChangeABitOfTheModel) {
   EXPECT_EQ(slurp(dir / "two/model.safetensors"), uninterrupted(dir));
 }
 
+// Other families: killed once, on another number of threads.
+TEST(Resume, HybridsResumeBitForBit) {
+  for (const char* arch : {"gdn-h2", "hqlt-delayed-stream", "mamba"}) {
+    const TempDir dir;
+    const std::vector<std::string> more{"--arch", arch, "--steps", "30", "--threads", "1"};
+    ASSERT_EQ(run_braid(command(dir / "whole", more)).code, 0) << arch;
+    const std::string run = dir / "killed";
+    const Finished f =
+        run_braid(command(run, {"--arch", arch, "--steps", "30", "--threads", "2"}), {.kill_after = 0.25});
+    if (f.code != 0 && std::filesystem::exists(run + "/run.json")) {
+      ASSERT_EQ(run_braid({"train", "--run", run, "--resume", "--quiet"}).code, 0) << arch;
+    } else if (f.code != 0) {  // killed before anything was written
+      ASSERT_EQ(run_braid(command(run, more)).code, 0) << arch;
+    }
+    EXPECT_EQ(slurp(run + "/model.safetensors"), slurp(dir / "whole/model.safetensors")) << arch;
+  }
+}
+
 TEST(Resume, KilledAtRandomMomentsEqualsUninterrupted) {
   const TempDir dir;
   const std::string run = dir / "killed";

@@ -1,5 +1,6 @@
 #include "autograd/exec.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/elementwise/elementwise.h"
@@ -18,13 +19,41 @@ int Tape::new_slot(size_t rows, size_t cols) {
   return static_cast<int>(slots_.size()) - 1;
 }
 
+int Tape::new_part(int slot, size_t begin, size_t end) {
+  check(slots_[slot].whole < 0, "Tape::new_part: a part of a part");
+  slots_.push_back({slots_[slot].rows, end - begin});
+  const int part = static_cast<int>(slots_.size()) - 1;
+  slots_[part].whole = slot, slots_[part].begin = begin;
+  slots_[slot].parts.push_back(part);
+  return part;
+}
+
+void Tape::complete(Slot& s) {
+  std::vector<std::pair<size_t, size_t>> written;  // column ranges
+  for (const int p : s.parts)
+    if (slots_[p].written) written.emplace_back(slots_[p].begin, slots_[p].begin + slots_[p].cols);
+  std::sort(written.begin(), written.end());
+  written.emplace_back(s.cols, s.cols);
+  size_t at = 0;
+  for (const auto& [begin, end] : written) {
+    check(begin >= at, "Tape: parts overlap");
+    for (size_t r = 0; begin > at && r < s.rows; ++r) std::fill_n(s.grad.row(r) + at, begin - at, 0.0f);
+    at = end;
+  }
+}
+
 void Tape::record(std::string_view op, int out, std::function<void()> backward) {
   nodes_.push_back({op, out, std::move(backward)});
 }
 
+void Tape::record_in_place(std::string_view op, int slot, std::function<void()> backward) {
+  nodes_.push_back({op, slot, std::move(backward), true});
+}
+
 Mat<float> Tape::grad(int slot) const {
   check(slot >= 0 && slots_[slot].written, "Tape::grad: nothing was written");
-  return slots_[slot].grad;
+  const Slot& s = slots_[slot];
+  return s.whole < 0 ? s.grad : slots_[s.whole].grad.col_range(s.begin, s.begin + s.cols);
 }
 
 Mat<float> Tape::take(size_t rows, size_t cols) {
@@ -38,6 +67,14 @@ Mat<float> Tape::take(size_t rows, size_t cols) {
 Tape::Target Tape::target(int slot) {
   if (slot < 0) return {{}, Into::kOverwrite};
   Slot& s = slots_[slot];
+  check(s.parts.empty(), "Tape::target: this value is read through its parts");
+  if (s.whole >= 0) {
+    Slot& w = slots_[s.whole];
+    if (!w.grad.data) w.grad = take(w.rows, w.cols);
+    const Into into = s.written ? Into::kAdd : Into::kOverwrite;
+    s.written = w.written = true;
+    return {w.grad.col_range(s.begin, s.begin + s.cols), into};
+  }
   const Into into = s.written ? Into::kAdd : Into::kOverwrite;
   if (!s.grad.data) s.grad = take(s.rows, s.cols);
   s.written = true;
@@ -47,16 +84,18 @@ Tape::Target Tape::target(int slot) {
 void Tape::give(int from, int to) {
   if (to < 0) return;
   Slot &f = slots_[from], &t = slots_[to];
-  if (!t.written && !t.grad.data) {
-    t.grad = f.grad, t.written = true, t.borrowed = f.borrowed;
+  const Mat<float> grad{f.grad.data, t.rows, t.cols};  // a reshaped value has a gradient of another shape
+  if (!t.written && !t.grad.data && t.whole < 0) {
+    check(t.parts.empty(), "Tape::give: this value is read through its parts");
+    t.grad = grad, t.written = true, t.borrowed = f.borrowed;
     f.grad = {}, f.written = false;
     return;
   }
   const Target out = target(to);
   if (out.into == Into::kAdd)
-    add_to(f.grad, out.to);
+    add_to(grad, out.to);
   else
-    copy<float>(f.grad, out.to);
+    copy<float>(grad, out.to);
 }
 
 void Tape::set_grad(int slot, Mat<float> grad) {
@@ -71,11 +110,12 @@ void Tape::backward(Profile* profile) {
     nodes_.pop_back();
     // A node without a result (the loss) starts the pass; one whose result nobody used is skipped.
     if (node.out >= 0 && !slots_[node.out].written) continue;
+    if (node.out >= 0 && !slots_[node.out].parts.empty()) complete(slots_[node.out]);
     {
       const OpTimer timer(profile, node.op, true);
       node.backward();
     }
-    if (node.out < 0) continue;
+    if (node.out < 0 || node.in_place) continue;
     Slot& s = slots_[node.out];
     if (s.grad.data && !s.borrowed) put(s.grad);
     s.grad = {}, s.written = false;

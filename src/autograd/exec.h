@@ -72,9 +72,14 @@ class Tape {
   explicit Tape(Arena& arena) : arena_(arena) {}
 
   int new_slot(size_t rows, size_t cols);
+  // Columns [begin, end) of another slot: what flows there lands in its gradient. A value that is read
+  // through parts is read through nothing else; parts must not overlap, and columns of no part get zeros.
+  int new_part(int slot, size_t begin, size_t end);
 
   // `backward` runs when the gradient of slot `out` is complete; it is dropped if nothing contributed to it.
   void record(std::string_view op, int out, std::function<void()> backward);
+  // For an op that changed the value of `slot` in place: `backward` changes its gradient in place, too.
+  void record_in_place(std::string_view op, int slot, std::function<void()> backward);
 
   // For use inside a backward function:
   Mat<float> grad(int slot) const;  // the complete gradient of a slot
@@ -97,11 +102,16 @@ class Tape {
     size_t rows, cols;
     Mat<float> grad = {};
     bool written = false, borrowed = false;
+    int whole = -1;               // of a part: the slot it lies in
+    size_t begin = 0;             // of a part: its first column there
+    std::vector<int> parts = {};  // slots that are parts of this one
   };
+  void complete(Slot& s);  // zeros in the columns that no part has written
   struct Node {
     std::string_view op;
     int out;
     std::function<void()> backward;
+    bool in_place = false;
   };
   Arena& arena_;
   std::vector<Slot> slots_;

@@ -26,7 +26,7 @@ TEST(SigmoidGate, GradientsReachBothInputsAndAddUp) {
     });
   };
   keep(vg, dg), keep(vu, du);
-  const Var y = sigmoid_gate(e, vu, vg);
+  const Var y = gated(e, vu, vg, Gate::kSigmoid);
   tape.record("loss", -1, [&] {
     std::copy(dy.begin(), dy.end(), tape.target(y.slot).to.data);
     std::copy(other.begin(), other.end(), tape.target(vg.slot).to.data);
@@ -45,7 +45,7 @@ TEST(SigmoidGate, GradientsReachBothInputsAndAddUp) {
   EXPECT_TRUE(within(compare<float, double>(du, want_du), kTolF32Grad));
 
   Exec alone({.arena = &arena});  // without a tape: in place, the same bits
-  const Var z = sigmoid_gate(alone, vu, vg);
+  const Var z = gated(alone, vu, vg, Gate::kSigmoid);
   EXPECT_EQ(z.v.data, vu.v.data);
   EXPECT_EQ(recorded, std::vector<float>(z.v.data, z.v.data + n));
 }

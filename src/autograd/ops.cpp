@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "autograd/overwrite.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/elementwise/elementwise.h"
@@ -157,39 +159,27 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   return y;
 }
 
-Var sigmoid_gate(Exec& e, Var u, Var g) {
-  const OpTimer timer(e.profile(), "gate", false);
-  const SwigluIn in{.g = g.v, .u = u.v, .gate = Gate::kSigmoid};
-  const Var y = e.recording() ? e.result(u.v.rows, u.v.cols) : u;
-  swiglu_fwd(in, y.v, e.par());
-  if (e.recording())
-    e.tape().record("gate", y.slot, [e, in, u, g, y] {
-      Tape& t = e.tape();
-      const Mat<float> dy = t.grad(y.slot), dg = t.take(dy.rows, dy.cols);
-      swiglu_bwd(in, dy, {.dg = dg, .du = dy}, e.par());
-      if (const auto [to, into] = t.target(g.slot); to.data) {
-        if (into == Into::kAdd)
-          add_to(dg, to, e.par());
-        else
-          copy<float>(dg, to);
-      }
-      t.put(dg);
-      t.give(y.slot, u.slot);
-    });
-  return y;
-}
-
-Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o) {
+Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate) {
   const OpTimer timer(e.profile(), "rmsnorm", false);
   const Var y = e.result(x.v.rows, x.v.cols);
   float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * o.groups).data() : nullptr;
-  const RmsNormIn in{.x = x.v, .w = e.weight(w).data, .groups = o.groups, .eps = o.eps, .offset = o.offset};
+  const RmsNormIn in{.x = x.v,
+                     .w = e.weight(w).data,
+                     .z = gate.z.v,
+                     .groups = o.groups,
+                     .eps = o.eps,
+                     .offset = o.offset,
+                     .gate = gate.gate,
+                     .order = gate.order};
   rmsnorm_fwd(in, y.v, rstd, e.par());
   if (e.recording())
-    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, w] {
-      const auto [dx, into] = e.tape().target(x.slot);
-      rmsnorm_bwd(in, {rstd}, e.tape().grad(y.slot), {.dx = dx, .dx_mode = into, .dw = e.weight_grad(w).data},
-                  e.par());
+    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z = gate.z, w] {
+      Tape& t = e.tape();
+      const auto [dx, into] = t.target(x.slot);
+      RmsNormGrad grad{.dx = dx, .dx_mode = into, .dw = e.weight_grad(w).data};
+      std::optional<Overwrite> dz;
+      if (z.slot >= 0) grad.dz = dz.emplace(t, z);
+      rmsnorm_bwd(in, {rstd}, t.grad(y.slot), grad, e.par());
     });
   return y;
 }
@@ -249,81 +239,107 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
   return y;
 }
 
-Var qk_prepare(Exec& e, Var qkv, std::span<const int32_t> positions, const QkOptions& o) {
-  const size_t q = o.heads * o.dk, k = o.kv_heads * o.dk;
-  struct Part {
-    size_t begin, end, heads;
-    int norm;
-    RmsNormIn in = {};
-    float* rstd = nullptr;
-  };
-  std::array<Part, 2> parts{Part{0, q, o.heads, o.q_norm}, Part{q, q + k, o.kv_heads, o.k_norm}};
-  if (!o.rope && o.q_norm < 0 && o.k_norm < 0) return qkv;
-  const OpTimer timer(e.profile(), "norm+rope", false);
-  for (Part& p : parts) {
-    const Mat<float> x = qkv.v.col_range(p.begin, p.end);
-    if (p.norm >= 0) {
-      Mat<const float> raw = x;
-      if (e.recording()) {  // the norm's backward reads its input, which is about to be overwritten
-        const Mat<float> kept = e.arena().mat(x.rows, x.cols);
-        copy<float>(x, kept);
-        raw = kept;
-        p.rstd = e.arena().take<float>(x.rows * p.heads).data();
-      }
-      p.in = {.x = raw,
-              .w = e.weight(p.norm).data,
-              .groups = o.norm_heads ? p.heads : 1,
-              .eps = o.norm.eps,
-              .offset = o.norm.offset};
-      rmsnorm_fwd(p.in, x, p.rstd, e.par());
-    }
-    if (o.rope)
-      rope_fwd({.x = x, .positions = positions.data(), .table = o.rope, .heads = p.heads}, x, e.par());
-  }
-  if (!e.recording() || qkv.slot < 0) return qkv;
-  const Var y{qkv.v, e.tape().new_slot(qkv.v.rows, qkv.v.cols)};
-  e.tape().record("norm+rope", y.slot, [e, qkv, y, parts, positions, rope = o.rope] {
-    Tape& t = e.tape();
-    const Mat<float> dy = t.grad(y.slot);
-    for (const Part& p : parts) {
-      const Mat<float> d = dy.col_range(p.begin, p.end);
-      if (rope)
-        rope_bwd({.x = d, .positions = positions.data(), .table = rope, .heads = p.heads}, d,
-                 Into::kOverwrite, e.par());
-      if (p.norm >= 0)
-        rmsnorm_bwd(p.in, {p.rstd}, d,
-                    {.dx = d, .dx_mode = Into::kOverwrite, .dw = e.weight_grad(p.norm).data}, e.par());
-    }
-    t.give(y.slot, qkv.slot);
-  });
+Var cols(Exec& e, Var x, size_t begin, size_t end) {
+  return {x.v.col_range(begin, end),
+          e.recording() && x.slot >= 0 ? e.tape().new_part(x.slot, begin, end) : -1};
+}
+
+Var reshape(Exec& e, Var x, size_t rows, size_t cols) {
+  check(x.v.contiguous() && rows * cols == x.v.count(), "reshape: not dense, or another count");
+  if (!e.recording() || x.slot < 0) return {{x.v.data, rows, cols}, -1};
+  const Var y{{x.v.data, rows, cols}, e.tape().new_slot(rows, cols)};
+  e.tape().record("reshape", y.slot, [e, x, y] { e.tape().give(y.slot, x.slot); });
   return y;
 }
 
-Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const AttentionShape& s) {
+Var place(Exec& e, Var x, size_t cols, size_t begin) {
+  const OpTimer timer(e.profile(), "place", false);
+  const Var y = e.result(x.v.rows, cols, x.slot >= 0);
+  std::fill_n(y.v.data, y.v.count(), 0.0f);
+  copy<float>(x.v, y.v.col_range(begin, begin + x.v.cols));
+  if (e.recording() && x.slot >= 0)
+    e.tape().record("place", y.slot, [e, x, y, begin] {
+      const auto [dx, into] = e.tape().target(x.slot);
+      const Mat<const float> dy = e.tape().grad(y.slot).col_range(begin, begin + x.v.cols);
+      if (into == Into::kAdd)
+        add_to(dy, dx, e.par());
+      else
+        copy<float>(dy, dx);
+    });
+  return y;
+}
+
+namespace {
+
+Var copied(Exec& e, Var x) {
+  const Var y = e.result(x.v.rows, x.v.cols, x.slot >= 0);
+  copy<float>(x.v, y.v);
+  if (e.recording() && x.slot >= 0)
+    e.tape().record("copy", y.slot, [e, x, y] { e.tape().give(y.slot, x.slot); });
+  return y;
+}
+
+void norm_and_rotate(Exec& e, Var x, size_t heads, int norm, std::span<const int32_t> positions,
+                     const QkOptions& o) {
+  RmsNormIn in;
+  float* rstd = nullptr;
+  if (norm >= 0) {
+    Mat<const float> raw = x.v;
+    if (e.recording()) {  // the norm's backward reads its input, which is about to be overwritten
+      const Mat<float> kept = e.arena().mat(x.v.rows, x.v.cols);
+      copy<float>(x.v, kept);
+      raw = kept;
+      rstd = e.arena().take<float>(x.v.rows * heads).data();
+    }
+    in = {.x = raw,
+          .w = e.weight(norm).data,
+          .groups = o.norm_heads ? heads : 1,
+          .eps = o.norm.eps,
+          .offset = o.norm.offset};
+    rmsnorm_fwd(in, x.v, rstd, e.par());
+  }
+  if (o.rope)
+    rope_fwd({.x = x.v, .positions = positions.data(), .table = o.rope, .heads = heads}, x.v, e.par());
+  if (!e.recording() || x.slot < 0) return;
+  e.tape().record_in_place("norm+rope", x.slot, [e, x, heads, norm, in, rstd, positions, rope = o.rope] {
+    const Mat<float> d = e.tape().grad(x.slot);
+    if (rope)
+      rope_bwd({.x = d, .positions = positions.data(), .table = rope, .heads = heads}, d, Into::kOverwrite,
+               e.par());
+    if (norm >= 0)
+      rmsnorm_bwd(in, {rstd}, d, {.dx = d, .dx_mode = Into::kOverwrite, .dw = e.weight_grad(norm).data},
+                  e.par());
+  });
+}
+
+}  // namespace
+
+Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const QkOptions& o) {
+  if (!o.rope && o.q_norm < 0 && o.k_norm < 0) return {q, k};
+  const OpTimer timer(e.profile(), "norm+rope", false);
+  if (!o.in_place) q = copied(e, q), k = copied(e, k);
+  norm_and_rotate(e, q, o.heads, o.q_norm, positions, o);
+  norm_and_rotate(e, k, o.kv_heads, o.k_norm, positions, o);
+  return {q, k};
+}
+
+Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& s) {
   const OpTimer timer(e.profile(), "attention", false);
-  const size_t q = s.heads * s.dk, k = s.kv_heads * s.dk, v = s.kv_heads * s.dv;
-  const AttentionPacked in{.q = qkv.v.col_range(0, q),
-                           .k = qkv.v.col_range(q, q + k),
-                           .v = qkv.v.col_range(q + k, q + k + v),
-                           .offsets = offsets};
-  const Var o = e.result(qkv.v.rows, s.heads * s.dv);
-  float* lse = e.recording() ? e.arena().take<float>(qkv.v.rows * s.heads).data() : nullptr;
+  const AttentionPacked in{.q = q.v, .k = k.v, .v = v.v, .offsets = offsets};
+  const Var o = e.result(q.v.rows, s.heads * s.dv);
+  float* lse = e.recording() ? e.arena().take<float>(q.v.rows * s.heads).data() : nullptr;
   const Arena::Mark mark = e.arena().mark();
   attention_packed_fwd(s, in, o.v, lse, e.par(),
                        e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
   e.arena().release(mark);
   if (e.recording())
-    e.tape().record("attention", o.slot, [e, s, in, qkv, o, lse, q, k, v] {
+    e.tape().record("attention", o.slot, [e, s, in, q, k, v, o, lse] {
       Tape& t = e.tape();
-      const auto [d, into] = t.target(qkv.slot);
-      if (!d.data) return;
-      check(into == Into::kOverwrite, "attention: qkv has another reader");
+      const Overwrite dq(t, q), dk(t, k), dv(t, v);
       const Arena::Mark mark = e.arena().mark();
       const std::span<float> scratch = e.arena().take<float>(attention_bwd_scratch(s, in.offsets, e.par()));
-      attention_packed_bwd(
-          s, in, {.o = o.v, .lse = lse}, t.grad(o.slot),
-          {.dq = d.col_range(0, q), .dk = d.col_range(q, q + k), .dv = d.col_range(q + k, q + k + v)},
-          scratch, e.par());
+      attention_packed_bwd(s, in, {.o = o.v, .lse = lse}, t.grad(o.slot), {.dq = dq, .dk = dk, .dv = dv},
+                           scratch, e.par());
       e.arena().release(mark);
     });
   return o;

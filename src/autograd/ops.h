@@ -1,12 +1,18 @@
 // The ops a model is made of: each runs a kernel and, when recording, remembers how to run it backward. x:
-// [tokens, width].
+// [tokens, width]. Ops with a memory take `states`, one pointer per sequence: they go on from there and leave
+// the new state in its place; without states every sequence starts anew. Gradients do not flow through
+// states.
 #pragma once
 
 #include <span>
 
 #include "autograd/exec.h"
 #include "kernels/attention/attention.h"
+#include "kernels/fast_weight/fast_weight.h"
+#include "kernels/pointwise/pointwise.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace braid {
 
@@ -21,15 +27,18 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws);
 // makes it again.
 Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual = {});
 
-// sigmoid(g) * u, an output gate. Without a tape u is overwritten.
-Var sigmoid_gate(Exec& e, Var u, Var g);
-
 struct NormOptions {
   float eps = 1e-6f;
   float offset = 0;   // 1: zero-centred weights
   size_t groups = 1;  // heads that share the weight
 };
-Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& options = {});
+// With a gate z: norm(x) * f(z), or norm(x * f(z)).
+struct NormGate {
+  Var z = {};
+  RmsNormGate gate = RmsNormGate::kSilu;
+  RmsNormOrder order = RmsNormOrder::kNormFirst;
+};
+Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& options = {}, const NormGate& gate = {});
 
 Var add(Exec& e, Var a, Var b);
 // Does nothing unless the executor has a dropout stream and p > 0.
@@ -37,19 +46,92 @@ Var dropout(Exec& e, Var x, float p);
 // Chosen rows of x.
 Var rows(Exec& e, Var x, std::span<const uint32_t> which);
 
-// Normalises (if weights are given) and rotates the q and k parts of qkv = [q | k | v] in place; see
-// attention().
+// Columns [begin, end) of x, without a copy. x must then be read through such parts only, each made once.
+Var cols(Exec& e, Var x, size_t begin, size_t end);
+// Consecutive parts of x of these widths.
+template <size_t n>
+std::array<Var, n> split(Exec& e, Var x, const std::array<size_t, n>& widths) {
+  std::array<Var, n> parts;
+  size_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (widths[i] > 0) parts[i] = cols(e, x, at, at + widths[i]);
+    at += widths[i];
+  }
+  return parts;
+}
+// The same numbers in rows of another length, without a copy. x must be dense.
+Var reshape(Exec& e, Var x, size_t rows, size_t cols);
+// x in columns [begin, ...) of a matrix of zeros that is `cols` wide.
+Var place(Exec& e, Var x, size_t cols, size_t begin);
+// Row t of each sequence is row t - by of x; zeros, or the states' [by, width], come first.
+Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states = {});
+
+// kernels/pointwise
+Var map(Exec& e, Var x, Map f, float scale = 1, int bias = -1);
+Var scale_heads(Exec& e, Var x, Var s);              // x * s, one s per head
+Var scale_heads_by(Exec& e, Var x, size_t s);        // x * s with a parameter, one number per head
+Var divide_heads(Exec& e, Var x, Var s, float eps);  // x / (s + eps)
+Var blend(Exec& e, Var a, Var b, Var z);             // sigmoid(z) a + (1 - sigmoid(z)) b
+Var decay(Exec& e, Var dt, size_t a_log);            // -exp(A_log) dt
+// [g | k]: log-decay and key of HGRN2 in layer `layer`; bounds: [layers, width].
+Var forget(Exec& e, Var x, size_t bounds, size_t layer);
+Var l2norm(Exec& e, Var x, size_t heads);
+Var l1norm(Exec& e, Var x, size_t heads);
+
+// u * silu(g) or u * sigmoid(g): an output gate. Without a tape u is overwritten.
+Var gated(Exec& e, Var u, Var g, Gate gate);
+
+// [g | beta]: log-decay and write strength of Gated DeltaNet, see kernels/delta_gates.
+Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max);
+
+// Depthwise causal convolution with w: [width of x, taps], then silu, then heads of l2_dim scaled to length
+// one in the first l2_channels. States: [width of x, taps - 1].
+struct ConvOptions {
+  bool silu = false;
+  size_t l2_dim = 0, l2_channels = 0;
+};
+Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<const uint32_t> offsets,
+               std::span<float* const> states = {});
+
+// Mamba's recurrence; A = -exp(A_log), skip: [width]. States: [width, state].
+struct ScanVars {
+  Var x, dt, B, C;
+  size_t a_log, skip;
+};
+Var selective_scan(Exec& e, const ScanVars& in, std::span<const uint32_t> offsets,
+                   std::span<float* const> states = {});
+
+// The fast-weight recurrence. g is absent without decay, beta with additive writes; a constant decay per head
+// is given by g_head. States: [value_heads, dk, dv].
+struct FastWeightVars {
+  Var q, k, v, g, beta;
+  const float* g_head = nullptr;
+};
+Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
+                std::span<const uint32_t> offsets, std::span<float* const> states = {});
+// The same memory, but a token reads what was written before its chunk: chunks of `chunk` positions, counted
+// from the start of the sequence. States: [2, value_heads, dk, dv], what is read and what is written.
+Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVars& in, size_t chunk,
+                       std::span<const int32_t> positions, std::span<const uint32_t> offsets,
+                       std::span<float* const> states = {});
+
+// Normalises (if weights are given) and rotates q and k; see attention(). In place when `in_place`, which
+// needs that nobody else reads q and k.
 struct QkOptions {
-  size_t heads, kv_heads, dk, dv;
+  size_t heads, kv_heads, dk;
   int q_norm = -1, k_norm = -1;  // parameters, or -1
   bool norm_heads = true;        // each head by itself, or the whole projection
   NormOptions norm = {};
   const RopeTable* rope = nullptr;
+  bool in_place = true;
 };
-Var qk_prepare(Exec& e, Var qkv, std::span<const int32_t> positions, const QkOptions& options);
+struct Qk {
+  Var q, k;
+};
+Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const QkOptions& options);
 
-// Causal softmax attention of packed sequences on qkv = [q | k | v], each sequence by itself.
-Var attention(Exec& e, Var qkv, std::span<const uint32_t> offsets, const AttentionShape& shape);
+// Causal softmax attention of packed sequences, each sequence by itself.
+Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape);
 
 // Sum over rows of weight * cross-entropy(x W^T, target). Rows are processed in blocks, so that all logits
 // never exist at once. When recording, the gradients are computed in the same pass: `weights` already holds

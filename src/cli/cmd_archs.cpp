@@ -6,47 +6,92 @@
 namespace braid {
 namespace {
 
-Result<size_t> parameters(const Preset& p, const Size& s) {
-  const Result<Json> json = preset_config(std::string(p.name), std::string(s.name), 256);
+Result<size_t> parameters(const Preset& p, const std::string& size) {
+  const Result<Json> json = preset_config(std::string(p.name), size, 256);
   if (!json) return json.error();
   const Result<ModelConfig> config = parse_config(*json, std::string(p.name));
   if (!config) return config.error();
   return Model::create(*config)->params().count();
 }
 
+void print_fields(const std::vector<FieldDoc>& fields) {
+  for (const FieldDoc& f : fields) fmt::print("    {:<20} {:<9} {}\n", f.name, f.value, f.help);
+}
+
+Json to_json(const std::vector<FieldDoc>& fields) {
+  Json j = Json::array();
+  for (const FieldDoc& f : fields) j.push_back({{"name", f.name}, {"default", f.value}, {"help", f.help}});
+  return j;
+}
+
+// Settings of a mixer with d_model 1024 at length 2048: parameters and numbers of state per layer.
+struct PerLayer {
+  size_t parameters, state;
+};
+PerLayer per_layer(const MixerEntry& m) {
+  ModelConfig c;
+  c.d_model = 1024;
+  ParamSet params;
+  std::vector<Init> inits;
+  const std::unique_ptr<Mixer> mixer =
+      m.make({{"type", m.name}, {"heads", 8}}, c, Declare(params, inits, ""));
+  const StateSize s = mixer->state_size(2048);
+  return {params.count(), s.memory + s.tails};
+}
+
+int run(bool json) {
+  if (!json) fmt::print("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
+  for (const Preset& p : all_presets()) {
+    Json sizes = Json::object();
+    std::string line;
+    for (const std::string& name : size_names(&p)) {
+      const Result<size_t> n = parameters(p, name);
+      if (!n) return fail(n.error());
+      sizes[name] = *n;
+      line += *n >= 1000000000 ? fmt::format("  {} {:.2f} B", name, static_cast<double>(*n) * 1e-9)
+                               : fmt::format("  {} {:.2f} M", name, static_cast<double>(*n) * 1e-6);
+    }
+    if (json)
+      print_json({{"arch", p.name}, {"summary", p.summary}, {"parameters", sizes}});
+    else
+      fmt::print("  {:<20} {}\n  {:<20}{}\n", p.name, p.summary, "", line);
+  }
+  if (!json)
+    fmt::print(
+        "\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and numbers of state per "
+        "layer with d_model 1024, 8 heads, 2048 tokens\n");
+  for (const MixerEntry& m : all_mixers()) {
+    const PerLayer size = per_layer(m);
+    if (json) {
+      print_json({{"mixer", m.name},
+                  {"summary", m.summary},
+                  {"parameters_per_layer", size.parameters},
+                  {"state_per_layer", size.state},
+                  {"settings", to_json(m.fields())}});
+      continue;
+    }
+    fmt::print("  {:<20} {} ({:.2f} M, {:.3g} K)\n", m.name, m.summary,
+               static_cast<double>(size.parameters) * 1e-6, static_cast<double>(size.state) * 1e-3);
+    print_fields(m.fields());
+  }
+  if (!json) fmt::print("\nMLPs and their settings (--set pattern.*.mlp.NAME=VALUE)\n");
+  for (const MlpDoc& m : all_mlps()) {
+    if (json) {
+      print_json({{"mlp", m.name}, {"summary", m.summary}, {"settings", to_json(m.fields)}});
+      continue;
+    }
+    fmt::print("  {:<20} {}\n", m.name, m.summary);
+    print_fields(m.fields);
+  }
+  return kOk;
+}
+
 }  // namespace
 
 std::function<int()> define_archs(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "one JSON line per architecture and per mixer");
-  return [json] {
-    if (!*json) fmt::print("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
-    for (const Preset& p : all_presets()) {
-      Json sizes = Json::object();
-      std::string line;
-      for (const Size& s : all_sizes()) {
-        const Result<size_t> n = parameters(p, s);
-        if (!n) return fail(n.error());
-        sizes[std::string(s.name)] = *n;
-        line += fmt::format("  {} {:.2f} M", s.name, static_cast<double>(*n) * 1e-6);
-      }
-      if (*json)
-        print_json({{"arch", p.name}, {"summary", p.summary}, {"parameters", sizes}});
-      else
-        fmt::print("  {:<20} {}\n  {:<20}{}\n", p.name, p.summary, "", line);
-    }
-    if (!*json) fmt::print("\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE)\n");
-    for (const MixerEntry& m : all_mixers()) {
-      Json fields = Json::array();
-      if (!*json) fmt::print("  {:<20} {}\n", m.name, m.summary);
-      for (const FieldDoc& f : m.fields()) {
-        fields.push_back({{"name", f.name}, {"default", f.value}, {"help", f.help}});
-        if (!*json) fmt::print("    {:<14} {:<8} {}\n", f.name, f.value, f.help);
-      }
-      if (*json) print_json({{"mixer", m.name}, {"summary", m.summary}, {"settings", fields}});
-    }
-    return static_cast<int>(kOk);
-  };
+  app.add_flag("--json", *json, "one JSON line per architecture, mixer and MLP");
+  return [json] { return run(*json); };
 }
 
 }  // namespace braid

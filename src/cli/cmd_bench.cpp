@@ -120,12 +120,16 @@ int bench_train(const Options& o, int threads) {
   t.arch = o.arch, t.size = o.size, t.config = o.config, t.set = o.set;
   Result<ModelConfig> config = make_config(t, o.vocab);
   if (config && (o.d_model || o.layers || o.heads || o.d_ff) && o.config.empty()) {
-    Dims dims = find_size(o.size)->dims;
+    const Size* size = find_size(o.size);
+    if (!size)
+      return wrong_use({"bench: --d-model, --layers, --heads and --d-ff change one of the general sizes",
+                        suggest(o.size, size_names())});
+    Dims dims = size->dims;
     if (o.d_model) dims.d_model = o.d_model, dims.d_ff = 0;
     if (o.layers) dims.n_layers = o.layers;
     if (o.heads) dims.heads = o.heads;
     if (o.d_ff) dims.d_ff = o.d_ff;
-    Json json = find_preset(o.arch)->config(dims, o.vocab);
+    Json json = config_of(*find_preset(o.arch), dims, o.vocab);
     for (const std::string& s : o.set)
       if (Status status = apply_override(json, s); !status) return wrong_use(status.error());
     config = parse_config(json, o.arch);

@@ -57,15 +57,18 @@ int run(const Options& o) {
   std::map<std::string, size_t> parts;
   for (const Param& p : model->params().all()) parts[part(p.name)] += p.count();
   const double forward = model->flops_per_token(o.length);
-  const size_t state = model->state_numbers(o.length);
-  const double unit = static_cast<double>(state) / static_cast<double>(config->n_layers * config->d_model);
+  const StateSize state = model->state_size(o.length);
+  const size_t state_bytes = (state.memory + state.tails) * sizeof(float);
+  const double unit =
+      static_cast<double>(state.memory) / static_cast<double>(config->n_layers * config->d_model);
   if (o.json) {
     Json j{{"parameters", model->params().count()},
            {"by_part", parts},
            {"length", o.length},
            {"flops_per_token_forward", forward},
            {"flops_per_token_training", 3 * forward},
-           {"state_bytes", state * sizeof(float)},
+           {"state_bytes", state_bytes},
+           {"tail_bytes", state.tails * sizeof(float)},
            {"state_per_layer_width", unit},
            {"config", to_json(*config)}};
     if (o.tensors)
@@ -81,9 +84,9 @@ int run(const Options& o) {
     fmt::print("  {:<12} {:>10}  {:5.1f} %\n", name, n,
                100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
   fmt::print(
-      "at length {}: {:.4g} flops per token forward, {:.4g} training; state {} bytes = {:.4g} x layers x "
-      "width\n",
-      o.length, forward, 3 * forward, state * sizeof(float), unit);
+      "at length {}: {:.4g} flops per token forward, {:.4g} training\n"
+      "state {} bytes: {:.4g} x layers x width in matrices, keys and values, and {} bytes of last inputs\n",
+      o.length, forward, 3 * forward, state_bytes, unit, state.tails * sizeof(float));
   if (o.tensors)
     for (const Param& p : model->params().all())
       fmt::print("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");

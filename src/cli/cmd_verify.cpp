@@ -122,29 +122,31 @@ void verify_model(Table& table, Model& model, const std::string& name) {
   table.row(name, "gradient: threads inside ops, bitwise", 1,
             !std::ranges::equal(inner.grads(), inner1.grads()), 0, "");
 
-  // The gradient against a central difference along a random direction. In f32 the loss is known to about
-  // 1e-7, so the step is large and the tolerance is that of a sanity check; the kernels above are held to
-  // double precision.
+  // The gradient against differences along a random direction. In f32 the loss is known to about 1e-7, so the
+  // tolerance is that of a sanity check; the kernels above are held to double precision.
   ParamSet& params = model.params();
   const std::vector<float> saved(params.block().begin(), params.block().end());
   g1.run(batch, 0);
   std::vector<float> direction(saved.size());
-  double slope = 0;
-  for (size_t i = 0; i < saved.size(); ++i)
-    direction[i] = rng.normal(), slope += static_cast<double>(direction[i]) * g1.grads()[i];
+  double slope = 0, square = 0;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const double grad = g1.grads()[i];
+    direction[i] = rng.normal(), slope += static_cast<double>(direction[i]) * grad, square += grad * grad;
+  }
   const auto moved = [&](double h) {
     for (size_t i = 0; i < saved.size(); ++i)
       params.block()[i] = static_cast<float>(saved[i] + h * direction[i]);
     g1.params_changed();
     return g1.evaluate(batch).loss;
   };
-  const double h = 1e-3, numeric = (moved(h) - moved(-h)) / (2 * h),
-               off = std::fabs(numeric - slope) / std::max(std::fabs(slope), 1e-3);
+  // A random slope is about as large as the gradient is long; by chance it may be almost zero.
+  const double h = 5e-5, numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h),
+               off = std::fabs(numeric - slope) / std::max(std::fabs(slope), 0.1 * std::sqrt(square));
   std::ranges::copy(saved, params.block().begin());
   table.row(name, "gradient = difference quotient", 1, !(off < 0.02), off, "");
 }
 
-int run(const std::string& dir, const std::string& arch, bool json) {
+int run(const std::string& dir, const std::string& arch, const std::string& size, bool json) {
   const double start = seconds_now();
   Table table(json);
   if (!json) fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));
@@ -155,10 +157,13 @@ int run(const std::string& dir, const std::string& arch, bool json) {
   } else {
     if (!arch.empty() && !find_preset(arch))
       return wrong_use({"verify: there is no architecture '" + arch + "'", suggest(arch, preset_names())});
+    if (arch.empty() && size != "tiny")
+      return wrong_use(
+          {"verify: --size needs --arch", "without --arch every kernel and every tiny model is checked"});
     if (arch.empty()) verify_ops(table);
     for (const Preset& p : all_presets()) {
       if (!arch.empty() && p.name != arch) continue;
-      const Result<Json> j = preset_config(std::string(p.name), "tiny", 256);
+      const Result<Json> j = preset_config(std::string(p.name), size, 256);
       if (!j) return fail(j.error());
       const Result<ModelConfig> config = parse_config(*j, std::string(p.name));
       if (!config) return fail(config.error());
@@ -177,14 +182,15 @@ int run(const std::string& dir, const std::string& arch, bool json) {
 
 std::function<int()> define_verify(CLI::App& app) {
   struct Options {
-    std::string model, arch;
+    std::string model, arch, size = "tiny";
     bool json = false;
   };
   auto o = std::make_shared<Options>();
   app.add_option("--model", o->model, "check this model folder only");
-  app.add_option("--arch", o->arch, "check a tiny model of this architecture only");
+  app.add_option("--arch", o->arch, "check a model of this architecture only");
+  app.add_option("--size", o->size, "its size")->capture_default_str();
   app.add_flag("--json", o->json, "one JSON line per row");
-  return [o] { return run(o->model, o->arch, o->json); };
+  return [o] { return run(o->model, o->arch, o->size, o->json); };
 }
 
 }  // namespace braid

@@ -13,6 +13,7 @@
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/attention/attention.h"
+#include "kernels/pointwise/pointwise.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/selective_scan/selective_scan.h"
@@ -36,7 +37,8 @@ std::span<const OpEntry> all_ops() {
               matmul_bf16_check, matmul_bf16_bench},
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated after or before, per head",
               impls<rmsnorm_impls>, rmsnorm_check, rmsnorm_bench},
-      OpEntry{"swiglu", "gated products: silu(g) * u, sigmoid(g) * u", impls<swiglu_impls>, swiglu_check, swiglu_bench},
+      OpEntry{"swiglu", "gated products: silu(g) * u, sigmoid(g) * u", impls<swiglu_impls>, swiglu_check,
+              swiglu_bench},
       OpEntry{"l2norm", "rows or heads scaled to length one", impls<l2norm_impls>, l2norm_check,
               l2norm_bench},
       OpEntry{"rope", "rotary position embedding, half-split pairs", impls<rope_impls>, rope_check,
@@ -64,6 +66,8 @@ std::span<const OpEntry> all_ops() {
               impls<fast_weight_impls>, fast_weight_check, fast_weight_bench},
       OpEntry{"delta_former", "delta rule over a key-value memory: five kernels, caches, ragged batches",
               impls<delta_former_impls>, delta_former_check, delta_former_bench},
+      OpEntry{"pointwise", "feature maps, gates, decays and blends around a recurrence",
+              impls<pointwise_impls>, pointwise_check, pointwise_bench},
   };
   return kOps;
 }

@@ -2,6 +2,7 @@
 
 #include "io/json.h"
 #include "model/mixers/registry.h"
+#include "model/mlp.h"
 
 namespace braid {
 namespace {
@@ -15,8 +16,11 @@ void check_layer(const Json& layer, const std::string& where, const ModelConfig&
     return;
   }
   for (const auto& [key, unused] : layer.items())
-    if (key != "mixer" && key != "mlp")
-      problems.push_back({where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp"})});
+    if (key != "mixer" && key != "mlp" && key != "norm")
+      problems.push_back(
+          {where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp", "norm"})});
+  if (layer.contains("norm") && layer["norm"] != "pre" && layer["norm"] != "post")
+    problems.push_back({where + ".norm", "is " + layer["norm"].dump(), "give \"pre\" or \"post\""});
   const auto mixer = layer.find("mixer");
   if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
       !(*mixer)["type"].is_string()) {
@@ -27,16 +31,7 @@ void check_layer(const Json& layer, const std::string& where, const ModelConfig&
     problems.push_back({where + ".mixer.type", "is '" + (*mixer)["type"].get<std::string>() + "'",
                         "known: " + mixer_names()});
   }
-  const auto mlp = layer.find("mlp");
-  if (mlp == layer.end() || !mlp->is_object() || !mlp->contains("type") || !(*mlp)["type"].is_string()) {
-    problems.push_back({where + ".mlp", "has no type", "known: swiglu, none"});
-  } else if (const std::string type = (*mlp)["type"]; type == "swiglu") {
-    const MlpConfig m = parse_fields<MlpConfig>(*mlp, where + ".mlp", problems);
-    if (m.d_ff == 0 && !mlp->contains("d_ff"))
-      problems.push_back({where + ".mlp.d_ff", "is missing", "give the inner width"});
-  } else if (type != "none") {
-    problems.push_back({where + ".mlp.type", "is '" + type + "'", suggest(type, {"swiglu", "none"})});
-  }
+  validate_mlp(layer.value("mlp", Json()), where + ".mlp", problems);
 }
 
 }  // namespace
@@ -61,7 +56,8 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
         const Json& layer = (*pattern)[i];
         check_layer(layer, fmt::format("pattern[{}]", i), c, problems);
         if (layer.is_object())
-          c.pattern.push_back({layer.value("mixer", Json()), layer.value("mlp", Json())});
+          c.pattern.push_back({layer.value("mixer", Json()), layer.value("mlp", Json()),
+                               layer.contains("norm") && layer["norm"] == "post" ? "post" : "pre"});
       }
     }
   }
@@ -84,7 +80,8 @@ Json to_json(const ModelConfig& config) {
   ModelConfig copy = config;
   copy.visit(w);
   j["pattern"] = Json::array();
-  for (const LayerConfig& l : config.pattern) j["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}});
+  for (const LayerConfig& l : config.pattern)
+    j["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}, {"norm", l.norm}});
   return j;
 }
 

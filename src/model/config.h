@@ -1,7 +1,8 @@
 // A model's config.json: a stack of layers, each a mixer and an MLP, given as a pattern that repeats.
 //
 //   {"model_type": "braid", "vocab_size": 256, "d_model": 128, "n_layers": 4,
-//    "pattern": [{"mixer": {"type": "attention", "heads": 4}, "mlp": {"type": "swiglu", "d_ff": 512}}]}
+//    "pattern": [{"mixer": {"type": "attention", "heads": 4}, "mlp": {"type": "swiglu", "d_ff": 512}, "norm":
+//    "pre"}]}
 #pragma once
 
 #include <string>
@@ -13,22 +14,15 @@
 namespace braid {
 
 struct LayerConfig {
-  Json mixer;  // "type" and the mixer's own settings, checked by the registry
-  Json mlp;    // "type": swiglu | none
-};
-
-struct MlpConfig {
-  int64_t d_ff = 0;
-  template <class V>
-  void visit(V& v) {
-    v("d_ff", d_ff, {1, 1e7}, "inner width");
-  }
+  Json mixer;                // "type" and the mixer's own settings, checked by the registry
+  Json mlp;                  // "type" and its settings: swiglu | gelu | none
+  std::string norm = "pre";  // pre: before mixer and MLP; post: on what they give (Olmo)
 };
 
 struct ModelConfig {
   int64_t vocab_size = 256, d_model = 128, n_layers = 2;
   double norm_eps = 1e-6, init_std = 0.02, dropout = 0;
-  bool tie_embeddings = false;
+  bool tie_embeddings = false, zero_centred_norms = false;
   std::vector<LayerConfig> pattern;
 
   template <class V>
@@ -39,6 +33,8 @@ struct ModelConfig {
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
     v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
     v("dropout", dropout, {0, 0.99}, "share of the mixer's and MLP's output dropped in training");
+    v("zero_centred_norms", zero_centred_norms,
+      "norms multiply with 1 + weight and start at weight 0 (Qwen3-Next)");
     v("tie_embeddings", tie_embeddings, "use the embedding as the output head");
   }
 

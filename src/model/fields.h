@@ -141,20 +141,25 @@ class FieldLister {
   }
 };
 
+// Changes what the object gives; the rest of `c` stays. `also`: a key that is read elsewhere.
 template <class Config>
-Config parse_fields(const Json& object, const std::string& where, std::vector<Problem>& problems,
-                    const char* also = "type") {
-  Config c;
+void read_fields(Config& c, const Json& object, const std::string& where, std::vector<Problem>& problems,
+                 const char* also = "type") {
   FieldReader r(object, where, problems);
   r.allow(also);
   c.visit(r);
   r.finish();
+}
+
+template <class Config>
+Config parse_fields(const Json& object, const std::string& where, std::vector<Problem>& problems) {
+  Config c;
+  read_fields(c, object, where, problems);
   return c;
 }
 
 template <class Config>
-std::vector<FieldDoc> list_fields() {
-  Config c;
+std::vector<FieldDoc> list_fields(Config c) {
   FieldLister l;
   c.visit(l);
   return l.fields;

@@ -13,23 +13,17 @@ Model::Model(const ModelConfig& config) : config_(config) {
   embedding_ = root.matrix("embedding.weight", vocab, d);
   for (int64_t i = 0; i < config.n_layers; ++i) {
     const LayerConfig& lc = config.layer(i);
-    const Declare here = root.under("layers." + std::to_string(i));
+    const Declare here(params_, inits_, "layers." + std::to_string(i) + ".", i);
     Declare norms = here;
     Layer l{};
-    l.mixer_norm = norms.vector("mixer_norm.weight", d);
+    l.post = lc.norm == "post";
+    l.mixer_norm = norms.vector("mixer_norm.weight", d, norm_init(config));
     l.mixer = find_mixer(lc.mixer["type"].get<std::string>())->make(lc.mixer, config, here.under("mixer"));
-    l.has_mlp = lc.mlp["type"] == "swiglu";
-    if (l.has_mlp) {
-      const size_t f = lc.mlp["d_ff"].get<size_t>();
-      Declare mlp = here.under("mlp");
-      l.mlp_norm = norms.vector("mlp_norm.weight", d);
-      l.gate = mlp.matrix("gate_proj.weight", f, d);
-      l.up = mlp.matrix("up_proj.weight", f, d);
-      l.down = mlp.matrix("down_proj.weight", d, f, Init::kOutput);
-    }
+    l.mlp = make_mlp(lc.mlp, config, here.under("mlp"));
+    if (l.mlp) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
     layers_.push_back(std::move(l));
   }
-  final_norm_ = root.vector("final_norm.weight", d);
+  final_norm_ = root.vector("final_norm.weight", d, norm_init(config));
   head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", vocab, d);
 }
 
@@ -37,16 +31,45 @@ std::unique_ptr<Model> Model::create(const ModelConfig& config) {
   return std::unique_ptr<Model>(new Model(config));
 }
 
+namespace {
+
+float initial(const Init& init, size_t column, double std, double layers, Rng& rng) {
+  const double u = init.kind == Init::kNormal || init.kind == Init::kOutput ? 0 : rng.uniform();
+  const auto between = [&](double low, double high) { return low + u * (high - low); };
+  constexpr double kFloor = 1e-4;  // of decay rates and step lengths
+  switch (init.kind) {
+    case Init::kNormal:
+      return static_cast<float>(std * rng.normal());
+    case Init::kOutput:
+      return static_cast<float>(std / std::sqrt(2 * layers) * rng.normal());
+    case Init::kOnes:
+      return 1;
+    case Init::kZeros:
+      return 0;
+    case Init::kUniform:
+      return static_cast<float>(between(init.low, init.high));
+    case Init::kLogUniform:
+      return static_cast<float>(std::log(std::max(kFloor, between(init.low, init.high))));
+    case Init::kLogColumn:
+      return static_cast<float>(std::log(1.0 + static_cast<double>(column)));
+    case Init::kStep: {
+      const double dt = std::max(kFloor, std::exp(between(std::log(init.low), std::log(init.high))));
+      return static_cast<float>(dt + std::log(-std::expm1(-dt)));  // softplus of this is dt
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
 void Model::init(uint64_t seed) {
   params_.allocate();
   for (size_t i = 0; i < params_.all().size(); ++i) {
     Rng rng(seed, "init/" + params_[i].name);
-    const double scale = inits_[i] == Init::kOutput ? 1.0 / std::sqrt(2.0 * config_.n_layers) : 1.0;
     const Mat<float> m = params_.mat(i);
     for (size_t j = 0; j < m.count(); ++j)
-      m.data[j] = inits_[i] == Init::kOnes    ? 1.0f
-                  : inits_[i] == Init::kZeros ? 0.0f
-                                              : static_cast<float>(config_.init_std * scale * rng.normal());
+      m.data[j] =
+          initial(inits_[i], j % m.cols, config_.init_std, static_cast<double>(config_.n_layers), rng);
   }
 }
 
@@ -135,31 +158,31 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     }
   }
   for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->position += in.offsets[s + 1] - in.offsets[s];
-  return rmsnorm(e, rows(e, x, wanted), final_norm_, {.eps = static_cast<float>(config_.norm_eps)});
+  return rmsnorm(e, rows(e, x, wanted), final_norm_, norm_options(config_));
 }
 
 Var Model::layer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
                          std::span<LayerState* const> states) const {
-  const NormOptions norm{.eps = static_cast<float>(config_.norm_eps)};
-  // Dropout sits between a branch and the residual stream, so only without it can the two be added in the
-  // product.
+  const NormOptions norm = norm_options(config_);
+  // A norm or dropout between a branch and the residual stream keeps the two from being added in the product.
   const auto p = static_cast<float>(config_.dropout);
-  const bool drop = p > 0 && e.dropout_rng() != nullptr;
-  const auto join = [&](Var residual, Var branch) {
-    return drop ? add(e, residual, dropout(e, branch, p)) : branch;
+  const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.post;
+  const auto before = [&](Var v, size_t w) { return l.post ? v : rmsnorm(e, v, w, norm); };
+  const auto join = [&](Var residual, Var branch, size_t w) {
+    if (!apart) return branch;
+    if (l.post) branch = rmsnorm(e, branch, w, norm);
+    return add(e, residual, dropout(e, branch, p));
   };
 
   const Var mixed = l.mixer->forward({.exec = e,
-                                      .x = rmsnorm(e, x, l.mixer_norm, norm),
-                                      .residual = drop ? Var{} : x,
+                                      .x = before(x, l.mixer_norm),
+                                      .residual = apart ? Var{} : x,
                                       .offsets = in.offsets,
                                       .positions = positions,
                                       .states = states});
-  x = join(x, mixed);
-  if (!l.has_mlp) return x;
-  const size_t ws[] = {l.gate, l.up};
-  const Var gu = linear_concat(e, rmsnorm(e, x, l.mlp_norm, norm), ws);
-  return join(x, swiglu_linear(e, gu, l.down, drop ? Var{} : x));
+  x = join(x, mixed, l.mixer_norm);
+  if (!l.mlp) return x;
+  return join(x, l.mlp->forward(e, before(x, l.mlp_norm), apart ? Var{} : x), l.mlp_norm);
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const {
@@ -171,16 +194,19 @@ Mat<float> Model::logits(Exec& e, Var hidden) const {
 double Model::flops_per_token(int64_t length) const {
   double flops = 0;
   for (const Param& p : params_.all())
-    if (p.shape.rank() == 2 && (&p != &params_[embedding_] || config_.tie_embeddings))
+    if (p.shape.rank() == 2 && p.decay && (&p != &params_[embedding_] || config_.tie_embeddings))
       flops += 2.0 * p.count();
   for (const Layer& l : layers_) flops += l.mixer->flops_per_token(length);
   return flops;
 }
 
-size_t Model::state_numbers(int64_t length) const {
-  size_t n = 0;
-  for (const Layer& l : layers_) n += l.mixer->state_numbers(length);
-  return n;
+StateSize Model::state_size(int64_t length) const {
+  StateSize all;
+  for (const Layer& l : layers_) {
+    const StateSize s = l.mixer->state_size(length);
+    all.memory += s.memory, all.tails += s.tails;
+  }
+  return all;
 }
 
 }  // namespace braid

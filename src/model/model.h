@@ -13,6 +13,7 @@
 #include "autograd/ops.h"
 #include "model/config.h"
 #include "model/mixers/mixer.h"
+#include "model/mlp.h"
 #include "model/state.h"
 
 namespace braid {
@@ -46,13 +47,14 @@ class Model {
   const ParamSet& params() const { return params_; }
 
   double flops_per_token(int64_t length) const;  // of a forward over `length` tokens
-  size_t state_numbers(int64_t length) const;
+  StateSize state_size(int64_t length) const;
 
  private:
   struct Layer {
-    size_t mixer_norm, mlp_norm, gate, up, down;
-    bool has_mlp;
+    size_t mixer_norm, mlp_norm;
+    bool post;  // norms on what mixer and MLP give, instead of before them
     std::unique_ptr<Mixer> mixer;
+    std::unique_ptr<Mlp> mlp;  // or null
   };
 
   explicit Model(const ModelConfig& config);

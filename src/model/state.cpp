@@ -64,9 +64,31 @@ bool KvCache::operator==(const KvCache& other) const {
   return true;
 }
 
+float* Memory::write(size_t count) {
+  if (!numbers_)
+    numbers_ = std::make_shared<Tensor>(DType::kF32, Shape{static_cast<int64_t>(count)});
+  else if (numbers_.use_count() > 1)
+    numbers_ = std::make_shared<Tensor>(*numbers_);
+  check(numbers_->shape()[0] == static_cast<int64_t>(count), "Memory::write: another count");
+  return numbers_->as<float>().data();
+}
+
+bool Memory::operator==(const Memory& other) const {
+  if (!numbers_ || !other.numbers_) return numbers_ == other.numbers_;
+  return numbers_->bytes() == other.numbers_->bytes() &&
+         std::memcmp(numbers_->data(), other.numbers_->data(), numbers_->bytes()) == 0;
+}
+
+size_t LayerState::bytes() const {
+  size_t n = 0;
+  const auto count = [&](const auto& memory) { n += memory.bytes(); };
+  visit(count);
+  return n;
+}
+
 size_t State::bytes() const {
   size_t n = 0;
-  for (const LayerState& l : layers) n += l.kv.bytes();
+  for (const LayerState& l : layers) n += l.bytes();
   return n;
 }
 

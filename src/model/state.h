@@ -1,5 +1,5 @@
 // State: what a model remembers of a sequence. A value: it can be copied, compared and kept; copies share
-// pages of the key-value memory until one of them writes.
+// memory until one of them writes.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,32 @@ class KvCache {
   std::vector<std::shared_ptr<Page>> pages_;
 };
 
+// Numbers of fixed count that a mixer carries from token to token; zeros until first written. Copies share
+// them until one writes.
+class Memory {
+ public:
+  float* write(size_t count);  // for this copy alone
+  size_t bytes() const { return numbers_ ? numbers_->bytes() : 0; }
+  bool operator==(const Memory& other) const;
+
+ private:
+  std::shared_ptr<Tensor> numbers_;
+};
+
+// What one layer's mixer remembers. A mixer uses what it needs of this.
 struct LayerState {
-  KvCache kv;
+  KvCache kv;         // keys and values
+  Memory fast;        // fast-weight matrices [value_heads, dk, dv]
+  Memory normaliser;  // of linear attention: sums of keys [heads, dk]
+  Memory conv;        // the last inputs of a short convolution [channels, taps - 1]
+  Memory scan;        // states of a selective scan [channels, state]
+  Memory delayed;     // keys and values on their way to the fast weights [window, width]
+
+  template <class V>
+  void visit(V& v) const {
+    v(kv), v(fast), v(normaliser), v(conv), v(scan), v(delayed);
+  }
+  size_t bytes() const;
   bool operator==(const LayerState&) const = default;
 };
 

@@ -30,7 +30,8 @@ struct TrainOptions {
   template <class V>
   void visit(V& v) {
     v("--arch", arch, "architecture: a name that `braid archs` prints");
-    v("--size", size, "its size: tiny, 1M, 3M, 10M, 30M or 100M");
+    v("--size", size,
+      "its size: tiny, 1M, 3M, 10M, 30M, 100M, or one of the papers' that `braid archs` prints");
     v("--config", config, "a config.json instead of --arch and --size");
     v("--set", set, "change one value of the config, e.g. pattern.0.mixer.window=64; may be repeated");
     v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");

@@ -12,14 +12,26 @@
 namespace braid {
 namespace {
 
-std::unique_ptr<Model> make(const std::vector<std::string>& overrides, int64_t vocab = 17) {
-  Result<Json> json = preset_config("transformer", "tiny", vocab);
+std::unique_ptr<Model> make(const std::vector<std::string>& overrides, int64_t vocab = 17,
+                            const std::string& arch = "transformer") {
+  Result<Json> json = preset_config(arch, "tiny", vocab);
   for (const std::string& o : overrides) EXPECT_TRUE(apply_override(*json, o)) << o;
   const Result<ModelConfig> config = parse_config(*json, "test");
   EXPECT_TRUE(config);
   std::unique_ptr<Model> model = Model::create(*config);
   model->init(5);
   return model;
+}
+
+// Every architecture, with windows and chunks so short that they matter.
+std::unique_ptr<Model> make_preset(const std::string& arch, std::vector<std::string> overrides = {}) {
+  const Result<Json> json = preset_config(arch, "tiny", 17);
+  for (size_t i = 0; i < (*json)["pattern"].size(); ++i) {
+    const Json& mixer = (*json)["pattern"][i]["mixer"];
+    if (mixer.contains("window") || mixer["type"] == "hqlt")
+      overrides.push_back("pattern." + std::to_string(i) + ".mixer.window=3");
+  }
+  return make(overrides, 17, arch);
 }
 
 Batch ragged_batch(size_t sequences, size_t longest, int32_t vocab, uint64_t seed = 1) {
@@ -41,47 +53,105 @@ Batch ragged_batch(size_t sequences, size_t longest, int32_t vocab, uint64_t see
 // The gradient against a central difference along a random direction, for variants that take different paths
 // through the tape. Each kernel is held to double precision by its own test; this one sees whether they are
 // wired together rightly.
+// With the usual epsilon, outputs close to zero make the loss too curved for differences in f32.
+const char* const kSmooth = "norm_eps=0.01";
+
+void expect_gradient(Model& model, const std::string& name) {
+  // Larger weights than at the start of training, so that every path matters.
+  for (const Param& p : model.params().all())
+    if (p.decay && !p.name.ends_with("conv1d.weight") && !p.name.ends_with("dt_proj.weight"))
+      for (float& w : model.params().block().subspan(p.offset, p.count())) w *= 4;
+  ThreadPool pool(1);
+  Gradient g(model, pool, {.slice_tokens = 20});
+  const Batch batch = ragged_batch(9, 12, 17);
+  g.run(batch, 0);
+  const std::vector<float> grads(g.grads().begin(), g.grads().end());
+  const std::vector<float> saved(model.params().block().begin(), model.params().block().end());
+  // One direction per parameter, so that a small one cannot hide behind a large one.
+  for (const Param& p : model.params().all()) {
+    const std::vector<float> direction = random_vector(p.count(), p.offset + 1);
+    double slope = 0, size = 0;
+    for (size_t i = 0; i < p.count(); ++i)
+      slope += static_cast<double>(direction[i]) * grads[p.offset + i],
+          size += std::fabs(grads[p.offset + i]);
+    const auto moved = [&](double h) {
+      for (size_t i = 0; i < p.count(); ++i)
+        model.params().block()[p.offset + i] = static_cast<float>(saved[p.offset + i] + h * direction[i]);
+      g.params_changed();
+      return g.evaluate(batch).loss;
+    };
+    const double h = 4e-4, numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+    moved(0);
+    EXPECT_NEAR(numeric, slope, 0.02 * std::fabs(slope) + 2e-3) << name << " " << p.name << " size " << size;
+    EXPECT_GT(size, 0) << name << " " << p.name;
+  }
+}
+
 TEST(Gradient, EqualsTheDifferenceQuotientForEveryVariant) {
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{},
         {"pattern.*.mixer.window=3"},
         {"pattern.*.mixer.kv_heads=2", "pattern.*.mixer.qk_norm=head"},
         {"pattern.*.mixer.qk_norm=full", "pattern.*.mixer.rope_theta=0"},
-        {"tie_embeddings=true"},
-        {"pattern.*.mlp={\"type\":\"none\"}"}}) {
-    const std::unique_ptr<Model> model = make(variant);
-    // Larger weights than at the start of training, so that every path matters.
-    for (const Param& p : model->params().all())
-      if (p.shape.rank() == 2)
-        for (float& w : model->params().block().subspan(p.offset, p.count())) w *= 6;
-    ThreadPool pool(1);
-    Gradient g(*model, pool, {.slice_tokens = 20});
-    const Batch batch = ragged_batch(9, 12, 17);
-    g.run(batch, 0);
-    const std::vector<float> grads(g.grads().begin(), g.grads().end());
-    const std::vector<float> saved(model->params().block().begin(), model->params().block().end());
-    // One direction per parameter, so that a small one cannot hide behind a large one.
-    for (const Param& p : model->params().all()) {
-      const std::vector<float> direction = random_vector(p.count(), p.offset + 1);
-      double slope = 0, size = 0;
-      for (size_t i = 0; i < p.count(); ++i)
-        slope += static_cast<double>(direction[i]) * grads[p.offset + i],
-            size += std::fabs(grads[p.offset + i]);
-      const auto moved = [&](double h) {
-        for (size_t i = 0; i < p.count(); ++i)
-          model->params().block()[p.offset + i] = static_cast<float>(saved[p.offset + i] + h * direction[i]);
-        g.params_changed();
-        return g.evaluate(batch).loss;
-      };
-      const double h = 1e-3,
-                   numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
-      moved(0);
-      EXPECT_NEAR(numeric, slope, 0.02 * std::fabs(slope) + 2e-3)
-          << (variant.empty() ? "plain" : variant[0]) << " " << p.name << " size " << size;
-      EXPECT_GT(size, 0) << p.name;
-    }
-  }
+        {"pattern.*.mixer.gate=sigmoid", "zero_centred_norms=true"},
+        {"tie_embeddings=true", "pattern.*.norm=post"},
+        {"pattern.*.mlp.type=gelu"},
+        {"pattern.*.mlp={\"type\":\"none\"}"}})
+    expect_gradient(*make(variant), variant.empty() ? "plain" : variant[0]);
 }
+
+// The switches of the Gated DeltaNet ablation, and what no preset uses.
+TEST(Gradient, EqualsTheDifferenceQuotientForEverySwitchOfTheFastWeights) {
+  for (const std::vector<std::string>& variant :
+       {std::vector<std::string>{"pattern.*.mixer.feature=elu1", "pattern.*.mixer.feature_norm=l1"},
+        {"pattern.*.mixer.feature=identity", "pattern.*.mixer.conv=0", "pattern.*.mixer.key_heads=2"},
+        {"pattern.*.mixer.out_norm=none", "pattern.*.mixer.negative_eigenvalues=true"},
+        {"pattern.*.mixer.out_norm=full", "pattern.*.mixer.gate=sigmoid", "pattern.*.mixer.gate_rank=5"},
+        {"pattern.*.mixer.decay=none", "pattern.*.mixer.gate=none", "pattern.*.mixer.rope_theta=100"},
+        {"pattern.*.mixer.decay=channel", "pattern.*.mixer.write=additive", "pattern.*.mixer.normalise=true",
+         "pattern.*.mixer.feature=elu1", "pattern.*.mixer.feature_norm=none"},
+        {"pattern.*.mixer.decay=constant", "pattern.*.mixer.steps=3", "pattern.*.mixer.head_dim=6"}}) {
+    std::vector<std::string> all = variant;
+    all.emplace_back(kSmooth);
+    expect_gradient(*make(all, 17, "gated-deltanet"), variant[0]);
+  }
+  for (const char* arch : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+    for (const std::vector<std::string>& variant :
+         {std::vector<std::string>{"pattern.*.mixer.mixing=sum", "pattern.*.mixer.rope_theta=0"},
+          {"pattern.*.mixer.mixing=scalar", "pattern.*.mixer.conv=3", "pattern.*.mixer.gate=silu",
+           "pattern.*.mixer.decay=token"}}) {
+      std::vector<std::string> all = variant;
+      all.emplace_back("pattern.*.mixer.window=3"), all.emplace_back(kSmooth);
+      expect_gradient(*make(all, 17, arch), arch + (" " + variant[0]));
+    }
+}
+
+class EveryPreset : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryPreset, TheGradientEqualsTheDifferenceQuotient) {
+  expect_gradient(*make_preset(GetParam(), {kSmooth}), GetParam());
+}
+
+TEST_P(EveryPreset, ThreadsDoNotChangeABitOfTheGradient) {
+  const std::unique_ptr<Model> model = make_preset(GetParam());
+  const Batch batch = ragged_batch(30, 12, 17);
+  const auto run = [&](int threads, size_t slice) {
+    ThreadPool pool(threads);
+    Gradient g(*model, pool, {.slice_tokens = slice});
+    g.run(batch, 0);
+    return std::vector<float>(g.grads().begin(), g.grads().end());
+  };
+  EXPECT_EQ(run(1, 30), run(2, 30));      // slices in parallel
+  EXPECT_EQ(run(1, 1000), run(2, 1000));  // threads inside the ops
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Registry, EveryPreset, testing::ValuesIn(preset_names()), test_name);
 
 TEST(Gradient, ThreadsAndSlicesOfLanesDoNotChangeABit) {
   const std::unique_ptr<Model> model = make({"dropout=0.2"});
@@ -174,17 +244,17 @@ class OneBatch final : public Source {
   void append_validation(Batch& out, size_t i) const override { add(out, i); }
 };
 
-TEST(Trainer, OverfitsOneBatch) {
-  const std::unique_ptr<Model> model = make({});
+TEST_P(EveryPreset, OverfitsOneBatch) {
+  const std::unique_ptr<Model> model = make_preset(GetParam());
   ThreadPool pool(2);
   TrainOptions o;
-  o.run = "", o.steps = 150, o.batch = 8, o.warmup = 5, o.lr = 5e-3;
+  o.run = "", o.steps = 100, o.batch = 8, o.warmup = 5, o.lr = 1e-2, o.weight_decay = 0;
   const OneBatch source;
   Trainer trainer(*model, source, pool, o);
   const Result<TrainSummary> r = trainer.run(false, true);
   ASSERT_TRUE(r);
-  EXPECT_LT(r->evaluation.loss, 0.05);
-  EXPECT_EQ(r->evaluation.accuracy(), 1);
+  EXPECT_LT(r->evaluation.loss, 0.1) << "started at about " << std::log(17.0);
+  EXPECT_GE(r->evaluation.accuracy(), 0.95);
 }
 
 TEST(Trainer, SkipsBadStepsAndStopsAfterTheLimit) {

@@ -1,9 +1,31 @@
-#include "model/mixers/attention.h"
-
+// attention - causal softmax attention: full or windowed, grouped queries, RoPE (full, partial or none),
+// QK-norm, output gate (arXiv:2505.06708, Qwen3-Next).
 #include <cmath>
+
+#include "model/mixers/attend.h"
+#include "model/mixers/registry.h"
 
 namespace braid {
 namespace {
+
+struct AttentionConfig {
+  int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
+  double rope_theta = 10000;
+  std::string qk_norm = "none", gate = "none";
+  template <class V>
+  void visit(V& v) {
+    v("heads", heads, {1, 4096}, "query heads");
+    v("kv_heads", kv_heads, {0, 4096}, "key-value heads; 0 = heads");
+    v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
+    v("window", window, {0, 1e9}, "a token sees itself and the window-1 before it; 0 = all");
+    v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
+    v("rotary_dim", rotary_dim, {0, 512}, "numbers per head that are rotated; 0 = all");
+    v("qk_norm", qk_norm, {"none", "head", "full"},
+      "RMSNorm of q and k: per head, or over the whole projection");
+    v("gate", gate, {"none", "sigmoid"},
+      "what the output is multiplied with: a projection of the layer's input");
+  }
+};
 
 // Zeros in the settings stand for values that follow from others.
 AttentionConfig resolve(AttentionConfig c, const ModelConfig& model) {
@@ -38,16 +60,24 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
 class Attention : public Mixer {
  public:
   Attention(const AttentionConfig& c, const ModelConfig& model, Declare declare)
-      : c_(c), eps_(model.norm_eps) {
+      : c_(c),
+        norm_(norm_options(model)),
+        shape_{.heads = static_cast<size_t>(c.heads),
+               .kv_heads = static_cast<size_t>(c.kv_heads),
+               .dk = static_cast<size_t>(c.head_dim),
+               .dv = static_cast<size_t>(c.head_dim),
+               .window = static_cast<size_t>(c.window),
+               .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim))} {
     const size_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, d = model.d_model;
     q_ = declare.matrix("q_proj.weight", q, d);
     k_ = declare.matrix("k_proj.weight", kv, d);
     v_ = declare.matrix("v_proj.weight", kv, d);
+    if (c.gate != "none") g_ = declare.matrix("g_proj.weight", q, d);
     o_ = declare.matrix("o_proj.weight", d, q, Init::kOutput);
     if (c.qk_norm != "none") {
       const bool head = c.qk_norm == "head";
-      q_norm_ = static_cast<int>(declare.vector("q_norm.weight", head ? c.head_dim : q));
-      k_norm_ = static_cast<int>(declare.vector("k_norm.weight", head ? c.head_dim : kv));
+      q_norm_ = static_cast<int>(declare.vector("q_norm.weight", head ? c.head_dim : q, norm_init(model)));
+      k_norm_ = static_cast<int>(declare.vector("k_norm.weight", head ? c.head_dim : kv, norm_init(model)));
     }
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.rotary_dim, c.rope_theta);
   }
@@ -58,67 +88,30 @@ class Attention : public Mixer {
 
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const size_t ws[] = {q_, k_, v_};
-    Var qkv = linear_concat(e, call.x, ws);
-    const AttentionShape shape{.heads = size(c_.heads),
-                               .kv_heads = size(c_.kv_heads),
-                               .dk = size(c_.head_dim),
-                               .dv = size(c_.head_dim),
-                               .window = size(c_.window),
-                               .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim))};
-    qkv = qk_prepare(e, qkv, call.positions,
-                     {.heads = shape.heads,
-                      .kv_heads = shape.kv_heads,
-                      .dk = shape.dk,
-                      .dv = shape.dv,
-                      .q_norm = q_norm_,
-                      .k_norm = k_norm_,
-                      .norm_heads = c_.qk_norm == "head",
-                      .norm = {.eps = static_cast<float>(eps_)},
-                      .rope = rope_.get()});
-    const Var o = call.states.empty() ? attention(e, qkv, call.offsets, shape) : with_cache(call, qkv, shape);
+    const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;
+    const auto [raw_q, raw_k, values] = split<3>(e, linear_concat(e, call.x, ws), {q, kv, kv});
+    const Qk qk = qk_prepare(e, raw_q, raw_k, call.positions,
+                             {.heads = shape_.heads,
+                              .kv_heads = shape_.kv_heads,
+                              .dk = shape_.dk,
+                              .q_norm = q_norm_,
+                              .k_norm = k_norm_,
+                              .norm_heads = c_.qk_norm == "head",
+                              .norm = norm_,
+                              .rope = rope_.get()});
+    Var o = attend(call, qk.q, qk.k, values, shape_);
+    if (c_.gate != "none") o = gated(e, o, linear(e, call.x, g_), Gate::kSigmoid);
     return linear(e, o, o_, call.residual);
   }
 
-  double flops_per_token(int64_t length) const override {
-    // Scores and weighted values over the visible half (or window) of the sequence.
-    const double seen = c_.window ? std::min<double>(c_.window, (length + 1) / 2.0) : (length + 1) / 2.0;
-    return 4.0 * c_.heads * c_.head_dim * seen;
-  }
-
-  size_t state_numbers(int64_t length) const override {
-    const int64_t kept = c_.window ? std::min(c_.window, length) : length;
-    return 2 * c_.kv_heads * c_.head_dim * kept;
-  }
+  double flops_per_token(int64_t length) const override { return attend_flops(shape_, length); }
+  StateSize state_size(int64_t length) const override { return {.memory = attend_numbers(shape_, length)}; }
 
  private:
-  static size_t size(int64_t x) { return static_cast<size_t>(x); }
-
-  // New keys and values go to each sequence's cache, then its queries look at all of it.
-  Var with_cache(const MixerCall& call, Var qkv, const AttentionShape& s) const {
-    Exec& e = call.exec;
-    check(!e.recording(), "attention: gradients through a cache are not recorded");
-    const size_t q = s.heads * s.dk, k = s.kv_heads * s.dk, v = s.kv_heads * s.dv, n = call.states.size();
-    std::vector<std::vector<KvSegment>> segments(n);
-    std::vector<AttentionSeq> seqs;
-    for (size_t i = 0; i < n; ++i) {
-      const size_t begin = call.offsets[i], end = call.offsets[i + 1];
-      KvCache& kv = call.states[i]->kv;
-      const int64_t first = kv.end();
-      kv.append(qkv.v.row_range(begin, end).col_range(q, q + k),
-                qkv.v.row_range(begin, end).col_range(q + k, q + k + v));
-      kv.segments(segments[i]);
-      seqs.push_back({.begin = begin, .count = end - begin, .first = first, .kv = segments[i]});
-    }
-    const Var o = e.result(qkv.v.rows, s.heads * s.dv);
-    attention_fwd(s, qkv.v.col_range(0, q), seqs, o.v, nullptr, e.par());
-    for (LayerState* state : call.states) state->kv.drop_before_window(s.window);
-    return o;
-  }
-
   AttentionConfig c_;
-  double eps_;
-  size_t q_, k_, v_, o_;
+  NormOptions norm_;
+  AttentionShape shape_;
+  size_t q_, k_, v_, g_ = 0, o_;
   int q_norm_ = -1, k_norm_ = -1;
   std::unique_ptr<RopeTable> rope_;
 };
@@ -132,8 +125,9 @@ std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Decl
 }  // namespace
 
 MixerEntry attention_entry() {
-  return {"attention", "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm",
-          validate, make, list_fields<AttentionConfig>};
+  return {"attention",
+          "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate",
+          validate, make, [] { return list_fields(AttentionConfig()); }};
 }
 
 }  // namespace braid

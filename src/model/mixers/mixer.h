@@ -12,30 +12,59 @@
 
 namespace braid {
 
-// How a parameter starts. kOutput: normal, scaled down by sqrt(2 layers), for the matrices that write to the
-// residual stream.
-enum class Init { kNormal, kOutput, kOnes, kZeros };
+// How a parameter starts.
+struct Init {
+  enum Kind {
+    kNormal,  // normal with the model's init_std
+    kOutput,  // the same divided by sqrt(2 layers): matrices that write to the residual stream
+    kOnes,
+    kZeros,
+    kUniform,     // between low and high
+    kLogUniform,  // the logarithm of a number between low and high: decay rates
+    kLogColumn,   // log(1 + column): Mamba's decay rates
+    kStep,        // softplus(x) is log-uniform between low and high: step lengths
+  };
+  Kind kind;
+  double low = 0, high = 0;
+  Init(Kind k, double l = 0, double h = 0) : kind(k), low(l), high(h) {}  // NOLINT: a kind alone is an Init
+};
+inline const Init kDecayInit{Init::kLogUniform, 0, 16}, kStepInit{Init::kStep, 1e-3, 1e-1};
+
+// The norms of the residual stream and of queries and keys: plain, or 1 + weight around zero.
+inline NormOptions norm_options(const ModelConfig& m) {
+  return {.eps = static_cast<float>(m.norm_eps), .offset = m.zero_centred_norms ? 1.0f : 0.0f};
+}
+inline Init norm_init(const ModelConfig& m) { return m.zero_centred_norms ? Init::kZeros : Init::kOnes; }
 
 // Declares parameters under a prefix: "layers.0.mixer.".
 class Declare {
  public:
-  Declare(ParamSet& params, std::vector<Init>& inits, std::string prefix)
-      : params_(params), inits_(inits), prefix_(std::move(prefix)) {}
-  size_t matrix(const std::string& name, size_t rows, size_t cols, Init init = Init::kNormal) {
+  Declare(ParamSet& params, std::vector<Init>& inits, std::string prefix, size_t layer = 0)
+      : params_(params), inits_(inits), prefix_(std::move(prefix)), layer_(layer) {}
+  size_t matrix(const std::string& name, size_t rows, size_t cols, Init init = Init::kNormal,
+                bool decay = true) {
     inits_.push_back(init);
-    return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, true);
+    return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, decay);
   }
   size_t vector(const std::string& name, size_t size,
                 Init init = Init::kOnes) {  // norms, biases, decay rates: no weight decay
     inits_.push_back(init);
     return params_.add(prefix_ + name, {static_cast<int64_t>(size)}, false);
   }
-  Declare under(const std::string& name) const { return {params_, inits_, prefix_ + name + "."}; }
+  // A matrix that layers share, without weight decay: the first to ask declares it.
+  size_t shared(const std::string& name, size_t rows, size_t cols, Init init) {
+    for (size_t i = 0; i < params_.all().size(); ++i)
+      if (params_[i].name == name) return i;
+    return Declare(params_, inits_, "").matrix(name, rows, cols, init, false);
+  }
+  Declare under(const std::string& name) const { return {params_, inits_, prefix_ + name + ".", layer_}; }
+  size_t layer() const { return layer_; }
 
  private:
   ParamSet& params_;
   std::vector<Init>& inits_;
   std::string prefix_;
+  size_t layer_;
 };
 
 struct MixerCall {
@@ -45,6 +74,19 @@ struct MixerCall {
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
   std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
+
+  // Where each sequence keeps `count` numbers of one kind.
+  std::vector<float*> memory(Memory LayerState::*which, size_t count) const {
+    std::vector<float*> all;
+    for (LayerState* s : states) all.push_back((s->*which).write(count));
+    return all;
+  }
+};
+
+// Numbers kept per sequence. The papers count matrices, keys and values; the last few inputs of convolutions
+// and what is on its way to the fast weights come on top.
+struct StateSize {
+  size_t memory = 0, tails = 0;
 };
 
 class Mixer {
@@ -55,7 +97,7 @@ class Mixer {
   }  // tables for positions below this; before any forward that reaches them
   virtual double flops_per_token(
       int64_t length) const = 0;  // forward, besides the projections: 2 per multiply-add
-  virtual size_t state_numbers(int64_t length) const = 0;  // kept per sequence after `length` tokens
+  virtual StateSize state_size(int64_t length) const = 0;  // after `length` tokens
 };
 
 }  // namespace braid

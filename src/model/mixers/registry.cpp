@@ -2,13 +2,22 @@
 
 #include <array>
 
-#include "model/mixers/attention.h"
-
 namespace braid {
 
 std::span<const MixerEntry> all_mixers() {
   static const std::array kMixers{
       attention_entry(),
+      linear_attention_entry(),
+      retnet_entry(),
+      gla_entry(),
+      hgrn2_entry(),
+      mamba_entry(),
+      mamba2_entry(),
+      deltanet_entry(),
+      gated_deltanet_entry(),
+      kda_entry(),
+      gated_deltaproduct_entry(),
+      hqlt_entry(),
   };
   return kMixers;
 }

@@ -19,4 +19,18 @@ std::span<const MixerEntry> all_mixers();
 const MixerEntry* find_mixer(std::string_view name);
 std::string mixer_names();  // "attention, ..."
 
+// One per file in this folder.
+MixerEntry attention_entry();
+MixerEntry linear_attention_entry();
+MixerEntry retnet_entry();
+MixerEntry gla_entry();
+MixerEntry hgrn2_entry();
+MixerEntry mamba_entry();
+MixerEntry mamba2_entry();
+MixerEntry deltanet_entry();
+MixerEntry gated_deltanet_entry();
+MixerEntry kda_entry();
+MixerEntry gated_deltaproduct_entry();
+MixerEntry hqlt_entry();
+
 }  // namespace braid

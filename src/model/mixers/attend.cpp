@@ -1,0 +1,44 @@
+#include "model/mixers/attend.h"
+
+#include <algorithm>
+
+namespace braid {
+
+Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s) {
+  Exec& e = call.exec;
+  if (call.states.empty()) return attention(e, q, k, v, call.offsets, s);
+  check(!e.recording(), "attention: gradients through a cache are not recorded");
+  const size_t n = call.states.size();
+  std::vector<std::vector<KvSegment>> segments(n);
+  std::vector<AttentionSeq> seqs;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t begin = call.offsets[i], end = call.offsets[i + 1];
+    KvCache& kv = call.states[i]->kv;
+    const int64_t first = kv.end();
+    kv.append(k.v.row_range(begin, end), v.v.row_range(begin, end));
+    kv.segments(segments[i]);
+    seqs.push_back({.begin = begin, .count = end - begin, .first = first, .kv = segments[i]});
+  }
+  const Var o = e.result(q.v.rows, s.heads * s.dv);
+  attention_fwd(s, q.v, seqs, o.v, nullptr, e.par());
+  for (LayerState* state : call.states) state->kv.drop_before_window(s.chunk ? s.chunk : s.window);
+  return o;
+}
+
+double attend_flops(const AttentionShape& s, int64_t length) {
+  // Scores and weighted values over the visible part: half of the sequence or of a chunk, or the window.
+  const auto half = [](double n) { return (n + 1) / 2; };
+  const auto all = static_cast<double>(length);
+  const double seen = s.chunk    ? half(std::min(static_cast<double>(s.chunk), all))
+                      : s.window ? std::min(static_cast<double>(s.window), half(all))
+                                 : half(all);
+  return 2.0 * static_cast<double>(s.heads * (s.dk + s.dv)) * seen;
+}
+
+size_t attend_numbers(const AttentionShape& s, int64_t length) {
+  const auto all = static_cast<size_t>(length);
+  const size_t reach = s.chunk ? s.chunk : s.window;
+  return s.kv_heads * (s.dk + s.dv) * (reach ? std::min(reach, all) : all);
+}
+
+}  // namespace braid

@@ -1,0 +1,338 @@
+#include "model/mixers/fast_weight.h"
+
+#include <cmath>
+
+#include "kernels/short_conv/short_conv.h"
+
+namespace braid {
+
+namespace {
+
+constexpr float kSigmoidDecay = 1.0f / 16;  // GLA: log sigmoid / 16, arXiv:2312.06635
+constexpr size_t kSigmoidRank = 16;
+
+FastWeightDecay kernel_decay(const std::string& name) {
+  return name == "none"       ? FastWeightDecay::kNone
+         : name == "constant" ? FastWeightDecay::kHead
+         : name == "token"    ? FastWeightDecay::kToken
+                              : FastWeightDecay::kChannel;
+}
+
+}  // namespace
+
+FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const ModelConfig& model,
+                               Declare& declare)
+    : c_(c),
+      shape_{.value_heads = s.heads,
+             .key_heads = s.key_heads,
+             .dk = s.dk,
+             .dv = s.dv,
+             .decay = kernel_decay(c.decay),
+             .write = c.write == "delta" ? FastWeightWrite::kDelta : FastWeightWrite::kAdditive,
+             .scale = 1.0f / std::sqrt(static_cast<float>(s.dk))},
+      steps_(s.steps),
+      layer_(declare.layer()),
+      forget_(c.decay == "forget") {
+  const size_t d = model.d_model, channels = s.heads * s.dk;
+  if (shape_.write == FastWeightWrite::kDelta) b_ = declare.matrix("b_proj.weight", steps_ * s.heads, d);
+  if (c.decay == "constant") {  // 1 - 2^(-5-h), arXiv:2307.08621
+    for (size_t h = 0; h < s.heads; ++h)
+      constant_.push_back(static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
+  } else if (c.decay == "token") {
+    a_ = declare.matrix("a_proj.weight", s.heads, d);
+    a_log_ = declare.vector("A_log", s.heads, kDecayInit);
+    bias_ = static_cast<int>(declare.vector("dt_bias", s.heads, kStepInit));
+  } else if (c.decay == "channel") {
+    const size_t rank = c.decay_rank ? c.decay_rank : s.dk;
+    f_a_ = declare.matrix("f_a_proj.weight", rank, d);
+    f_b_ = declare.matrix("f_b_proj.weight", channels, rank);
+    a_log_ = declare.vector("A_log", s.heads, kDecayInit);
+    bias_ = static_cast<int>(declare.vector("dt_bias", channels, kStepInit));
+  } else if (c.decay == "sigmoid") {
+    const size_t rank = c.decay_rank ? c.decay_rank : kSigmoidRank;
+    f_a_ = declare.matrix("gk_a_proj.weight", rank, d);
+    f_b_ = declare.matrix("gk_b_proj.weight", channels, rank);
+    bias_ = static_cast<int>(declare.vector("gk_b_proj.bias", channels, Init::kZeros));
+  } else if (forget_) {
+    a_ = declare.matrix("f_proj.weight", channels, d);
+    bounds_ =
+        declare.shared("lower_bounds." + std::to_string(channels), model.n_layers, channels, Init::kZeros);
+  }
+}
+
+FastWeightRule::Gates FastWeightRule::gates(Exec& e, Var x) const {
+  Gates out;
+  const float beta_max = c_.negative_eigenvalues ? 2.0f : 1.0f;
+  if (c_.decay == "token" && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
+    const Var both = delta_gates(e, linear(e, x, a_), linear(e, x, b_), a_log_, bias_, beta_max);
+    const size_t n = shape_.value_heads;
+    out.g = cols(e, both, 0, n), out.beta = cols(e, both, n, 2 * n);
+    return out;
+  }
+  if (shape_.write == FastWeightWrite::kDelta) out.beta = map(e, linear(e, x, b_), Map::kSigmoid, beta_max);
+  if (c_.decay == "token") {
+    out.g = decay(e, map(e, linear(e, x, a_), Map::kSoftplus, 1, bias_), a_log_);
+  } else if (c_.decay == "channel") {
+    out.g = decay(e, map(e, linear(e, linear(e, x, f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
+  } else if (c_.decay == "sigmoid") {
+    out.g = map(e, linear(e, linear(e, x, f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
+  } else if (forget_) {
+    const Var gk = forget(e, linear(e, x, a_), bounds_, layer_);
+    const size_t n = gk.v.cols / 2;
+    out.g = cols(e, gk, 0, n), out.k = cols(e, gk, n, 2 * n);
+  }
+  return out;
+}
+
+std::vector<uint32_t> FastWeightRule::expanded(std::span<const uint32_t> offsets) const {
+  std::vector<uint32_t> all(offsets.begin(), offsets.end());
+  for (uint32_t& o : all) o *= static_cast<uint32_t>(steps_);
+  return all;
+}
+
+Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const {
+  Exec& e = call.exec;
+  const std::vector<float*> states = call.memory(&LayerState::fast, state_numbers());
+  FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
+  if (!constant_.empty()) in.g_head = constant_.data();
+  if (steps_ == 1) return fast_weight(e, shape_, in, call.offsets, states);
+  // Several writes per token: rows of a stream `steps_` times as long. The first of a token's rows decays,
+  // the last one is read.
+  const size_t n = q.v.rows, m = n * steps_;
+  in.q = reshape(e, place(e, q, steps_ * q.v.cols, (steps_ - 1) * q.v.cols), m, q.v.cols);
+  in.k = reshape(e, k, m, k.v.cols / steps_);
+  in.v = reshape(e, v, m, v.v.cols / steps_);
+  if (in.g.present()) in.g = reshape(e, place(e, in.g, steps_ * in.g.v.cols, 0), m, in.g.v.cols);
+  if (in.beta.present()) in.beta = reshape(e, in.beta, m, in.beta.v.cols / steps_);
+  const std::vector<uint32_t> stream = expanded(call.offsets);
+  const std::span<uint32_t> offsets = e.arena().take<uint32_t>(stream.size());  // lives as long as the tape
+  std::ranges::copy(stream, offsets.begin());
+  const Var o = fast_weight(e, shape_, in, offsets, states);
+  return cols(e, reshape(e, o, n, steps_ * o.v.cols), (steps_ - 1) * o.v.cols, steps_ * o.v.cols);
+}
+
+Var FastWeightRule::run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates,
+                               size_t chunk) const {
+  const std::vector<float*> states = call.memory(&LayerState::fast, 2 * state_numbers());
+  FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
+  if (!constant_.empty()) in.g_head = constant_.data();
+  return fast_weight_chunks(call.exec, shape_, in, chunk, call.positions, call.offsets, states);
+}
+
+Var FastWeightRule::normalised(const MixerCall& call, Var o, Var q, Var k, const Gates& gates) const {
+  Exec& e = call.exec;
+  FastWeightShape s = shape_;
+  s.dv = 1;
+  const Var ones = e.result(q.v.rows, s.value_heads, false);
+  std::fill_n(ones.v.data, ones.v.count(), 1.0f);
+  FastWeightVars in{.q = q, .k = k, .v = ones, .g = gates.g, .beta = {}};
+  if (!constant_.empty()) in.g_head = constant_.data();
+  const Var sum =
+      fast_weight(e, s, in, call.offsets, call.memory(&LayerState::normaliser, s.value_heads * s.dk));
+  return divide_heads(e, o, sum, 1e-6f);
+}
+
+double FastWeightRule::flops_per_token() const {
+  const bool delta = shape_.write == FastWeightWrite::kDelta, decays = shape_.decay != FastWeightDecay::kNone;
+  // Per number of the state and write: two for the write, two more to look up what is there, one for the
+  // decay; two for the read.
+  return static_cast<double>(state_numbers()) *
+         (static_cast<double>(steps_) * (delta ? 4 : 2) + (decays ? 1 : 0) + 2);
+}
+
+void validate_rule(const RuleConfig& c, const std::string& where, std::vector<Problem>& problems) {
+  if (c.negative_eigenvalues && c.write != "delta")
+    problems.push_back({where + ".negative_eigenvalues", "is true with additive writes",
+                        "set write to delta, or leave it out"});
+  if (c.decay_rank && c.decay != "channel" && c.decay != "sigmoid")
+    problems.push_back({where + ".decay_rank", "is given, but decay is " + c.decay,
+                        "leave it out, or set decay to channel or sigmoid"});
+}
+
+Var mapped(Exec& e, Var x, const std::string& feature) {
+  if (feature == "identity") return x;
+  return map(e, x, feature == "silu" ? Map::kSilu : feature == "relu" ? Map::kRelu : Map::kElu1);
+}
+
+Var normed(Exec& e, Var x, size_t heads, const std::string& norm) {
+  return norm == "l2" ? l2norm(e, x, heads) : norm == "l1" ? l1norm(e, x, heads) : x;
+}
+
+FastWeightOutput::FastWeightOutput(const OutputConfig& c, size_t heads, size_t dv, const ModelConfig& model,
+                                   Declare& declare)
+    : c_(c),
+      norm_{.eps = static_cast<float>(c.out_eps > 0 ? c.out_eps : model.norm_eps),
+            .groups = c.out_norm == "head" ? heads : 1} {
+  const size_t d = model.d_model, width = heads * dv;
+  if (c.gate != "none" && c.gate_rank == 0) {
+    g_ = declare.matrix("g_proj.weight", width, d);
+  } else if (c.gate != "none") {
+    g_a_ = declare.matrix("g_a_proj.weight", c.gate_rank, d);
+    g_b_ = declare.matrix("g_b_proj.weight", width, c.gate_rank);
+  }
+  if (c.out_norm != "none") w_ = declare.vector("o_norm.weight", c.out_norm == "head" ? dv : width);
+  o_ = declare.matrix("o_proj.weight", d, width, Init::kOutput);
+}
+
+Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
+  Exec& e = call.exec;
+  Var gate;
+  if (c_.gate != "none")
+    gate = c_.gate_rank ? linear(e, linear(e, call.x, g_a_), g_b_) : linear(e, call.x, g_);
+  const bool silu = c_.gate == "silu";
+  if (c_.out_norm != "none")
+    o = rmsnorm(e, o, w_, norm_, {.z = gate, .gate = silu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid});
+  else if (c_.gate != "none")
+    o = gated(e, o, gate, silu ? Gate::kSilu : Gate::kSigmoid);
+  return linear(e, o, o_, call.residual);
+}
+
+namespace {
+
+struct Dims {
+  size_t heads, key_heads, dk, dv;
+};
+
+Dims dims_of(const FastWeightConfig& c, const ModelConfig& model) {
+  const auto size = [](int64_t x) { return static_cast<size_t>(x); };
+  const size_t dk = size(c.head_dim ? c.head_dim : model.d_model / c.heads);
+  return {size(c.heads), size(c.key_heads ? c.key_heads : c.heads), dk, c.value_dim ? size(c.value_dim) : dk};
+}
+
+class FastWeightMixer : public Mixer {
+ public:
+  FastWeightMixer(const FastWeightConfig& c, const ModelConfig& model, Declare declare)
+      : c_(c),
+        d_(dims_of(c, model)),
+        steps_(static_cast<size_t>(c.steps)),
+        q_(declare.matrix("q_proj.weight", d_.key_heads * d_.dk, model.d_model)),
+        rule_(c.rule, {d_.heads, d_.key_heads, d_.dk, d_.dv, steps_}, model, declare) {
+    const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv, d = model.d_model;
+    if (!rule_.makes_keys()) k_ = declare.matrix("k_proj.weight", steps_ * keys, d);
+    v_ = declare.matrix("v_proj.weight", steps_ * values, d);
+    channels_ = keys + steps_ * ((rule_.makes_keys() ? 0 : keys) + values);
+    if (c.conv) {
+      const double bound = 1 / std::sqrt(static_cast<double>(c.conv));
+      conv_ = declare.matrix("conv1d.weight", channels_, c.conv, {Init::kUniform, -bound, bound});
+    }
+    if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(d_.dk, c.rope_theta);
+    output_ = std::make_unique<FastWeightOutput>(c.output, d_.heads, d_.dv, model, declare);
+  }
+
+  void prepare(int64_t positions) override {
+    if (rope_) rope_->ensure(positions);
+  }
+
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv;
+    FastWeightRule::Gates gates = rule_.gates(e, call.x);
+    Var q, k, v;
+    const auto parts = [&](Var all) {
+      const std::array<Var, 3> x =
+          split<3>(e, all, {keys, rule_.makes_keys() ? 0 : steps_ * keys, steps_ * values});
+      q = x[0], k = rule_.makes_keys() ? gates.k : x[1], v = x[2];
+    };
+    const FeatureConfig& f = c_.features;
+    const bool fused = c_.conv && f.feature == "silu" && f.value_feature == "silu",
+               fused_norm = fused && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
+    if (steps_ == 1 || c_.conv) {
+      const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
+      Var all = linear_concat(e, call.x, std::span(ws, rule_.makes_keys() ? 2 : 3));
+      if (c_.conv)
+        all = short_conv(e, all, conv_,
+                         {.silu = fused,
+                          .l2_dim = fused_norm ? d_.dk : 0,
+                          .l2_channels = fused_norm ? (1 + steps_) * keys : 0},
+                         call.offsets, call.memory(&LayerState::conv, channels_ * (c_.conv - 1)));
+      parts(all);
+    } else {
+      q = linear(e, call.x, q_), k = linear(e, call.x, k_), v = linear(e, call.x, v_);
+    }
+    if (!fused) {
+      q = mapped(e, q, f.feature), v = mapped(e, v, f.value_feature);
+      if (!rule_.makes_keys()) k = mapped(e, k, f.feature);
+    }
+    if (rope_) {
+      const Qk rotated = qk_prepare(e, q, k, call.positions,
+                                    {.heads = d_.key_heads,
+                                     .kv_heads = steps_ * d_.key_heads,
+                                     .dk = d_.dk,
+                                     .rope = rope_.get(),
+                                     .in_place = false});
+      q = rotated.q, k = rotated.k;
+    }
+    if (!fused_norm) {
+      q = normed(e, q, d_.key_heads, f.feature_norm);
+      if (!rule_.makes_keys()) k = normed(e, k, steps_ * d_.key_heads, f.feature_norm);
+    }
+    if (steps_ > 1) k = dense(e, k), v = dense(e, v);
+    Var o = rule_.run(call, q, k, v, gates);
+    if (c_.normalise) o = rule_.normalised(call, o, q, k, gates);
+    return output_->forward(call, o);
+  }
+
+  double flops_per_token(int64_t) const override { return rule_.flops_per_token(); }
+  StateSize state_size(int64_t) const override {
+    return {.memory = rule_.state_numbers() + (c_.normalise ? d_.heads * d_.dk : 0),
+            .tails = c_.conv ? channels_ * (static_cast<size_t>(c_.conv) - 1) : 0};
+  }
+
+ private:
+  // A token's writes become rows of their own, so they must lie together.
+  static Var dense(Exec& e, Var x) { return x.v.contiguous() ? x : place(e, x, x.v.cols, 0); }
+
+  FastWeightConfig c_;
+  Dims d_;
+  size_t steps_, q_;
+  FastWeightRule rule_;
+  size_t k_ = 0, v_, conv_ = 0, channels_;
+  std::unique_ptr<RopeTable> rope_;
+  std::unique_ptr<FastWeightOutput> output_;
+};
+
+}  // namespace
+
+namespace fast_weight_detail {
+
+void validate(FastWeightConfig c, const Json& settings, const std::string& where, const ModelConfig& model,
+              std::vector<Problem>& problems) {
+  const size_t before = problems.size();
+  read_fields(c, settings, where, problems);
+  if (problems.size() > before) return;
+  const auto problem = [&](const char* field, const std::string& what, const std::string& fix) {
+    problems.push_back({where + "." + field, what, fix});
+  };
+  if (c.head_dim == 0 && model.d_model % c.heads != 0)
+    problem("heads", fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
+            "give a divisor, or set head_dim");
+  const Dims d = dims_of(c, model);
+  if (d.heads % d.key_heads != 0)
+    problem("key_heads", fmt::format("{} does not divide heads {}", d.key_heads, d.heads),
+            "give a divisor of heads");
+  if (d.dk > kFastWeightMaxDim || d.dk == 0)
+    problem("head_dim", fmt::format("comes out at {}", d.dk), "choose heads so that it is from 1 to 512");
+  if (c.conv == 1) problem("conv", "is 1", "give 2 to 8 taps, or 0 for none");
+  if (c.rope_theta > 0 && d.dk % 2 != 0)
+    problem("rope_theta", fmt::format("needs an even head_dim, not {}", d.dk), "change heads or head_dim");
+  if (c.normalise && c.rule.write != "additive")
+    problem("normalise", "is true with the delta rule", "set write to additive");
+  if (c.steps > 1 && c.rule.write != "delta")
+    problem("steps", "is above 1 with additive writes", "set write to delta");
+  if (c.rule.decay == "forget" && (c.conv || c.steps > 1 || d.key_heads != d.heads || c.rope_theta > 0))
+    problem("decay", "is forget, which makes the keys: no conv, steps, key_heads or rope_theta then",
+            "set conv to 0 and leave the others out");
+  if (c.output.gate_rank && c.output.gate == "none")
+    problem("gate_rank", "is given without a gate", "leave it out, or set gate");
+  validate_rule(c.rule, where, problems);
+}
+
+std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const ModelConfig& model,
+                            Declare declare) {
+  std::vector<Problem> none;
+  read_fields(c, settings, "", none);
+  return std::make_unique<FastWeightMixer>(c, model, declare);
+}
+
+}  // namespace fast_weight_detail
+}  // namespace braid

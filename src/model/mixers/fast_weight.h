@@ -1,0 +1,158 @@
+// What the fast-weight mixers share. Each of them is this one mixer with other defaults: how q, k and v are
+// made, where decay and write strength come from, and what happens to the output. Every switch works in every
+// mixer, so the ablations of the papers are settings.
+#pragma once
+
+#include "model/mixers/registry.h"
+
+namespace braid {
+
+// ---- The rule: decay, write and read, with their projections. HQLT uses it, too.
+
+struct RuleConfig {
+  std::string decay = "none", write = "delta";
+  bool negative_eigenvalues = false;
+  int64_t decay_rank = 0;
+  template <class V>
+  void visit(V& v) {
+    v("decay", decay, {"none", "constant", "token", "channel", "sigmoid", "forget"},
+      "forgetting: constant per head (RetNet); one number per head and token (Mamba2, Gated DeltaNet) or per "
+      "key channel (KDA), both -exp(A_log) softplus; per channel, log sigmoid / 16 (GLA); per channel with "
+      "key "
+      "= 1 - decay (HGRN2)");
+    v("write", write, {"additive", "delta"},
+      "what is written: the value, or its difference from what is there");
+    v("negative_eigenvalues", negative_eigenvalues, "write strength of the delta rule up to 2 instead of 1");
+    v("decay_rank", decay_rank, {0, 65536},
+      "inner width of the low-rank decay projection; 0 = 16 for sigmoid, head_dim for channel");
+  }
+};
+
+struct RuleShape {
+  size_t heads, key_heads, dk, dv;
+  size_t steps = 1;  // writes per token
+};
+
+class FastWeightRule {
+ public:
+  FastWeightRule(const RuleConfig& c, const RuleShape& shape, const ModelConfig& model, Declare& declare);
+
+  bool makes_keys() const { return forget_; }  // decay "forget": g and k come from one projection
+  struct Gates {
+    Var g, beta;
+    Var k;  // if it makes keys
+  };
+  Gates gates(Exec& e, Var x) const;
+
+  // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> [N, heads dv].
+  Var run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const;
+  // A token reads the state from before its chunk.
+  Var run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates, size_t chunk) const;
+  // Divides o by what a memory of ones would give: linear attention's normaliser.
+  Var normalised(const MixerCall& call, Var o, Var q, Var k, const Gates& gates) const;
+
+  double flops_per_token() const;
+  size_t state_numbers() const { return shape_.value_heads * shape_.dk * shape_.dv; }
+
+ private:
+  std::vector<uint32_t> expanded(std::span<const uint32_t> offsets) const;
+
+  RuleConfig c_;
+  FastWeightShape shape_;
+  size_t steps_, layer_;
+  bool forget_;
+  float g_scale_ = 1;
+  size_t b_ = 0, a_ = 0, f_a_ = 0, f_b_ = 0, a_log_ = 0, bounds_ = 0;
+  int bias_ = -1;
+  std::vector<float> constant_;  // decay per head
+};
+
+void validate_rule(const RuleConfig& c, const std::string& where, std::vector<Problem>& problems);
+
+// ---- Feature maps of queries and keys.
+
+struct FeatureConfig {
+  std::string feature = "silu", feature_norm = "l2", value_feature = "silu";
+  template <class V>
+  void visit(V& v) {
+    v("feature", feature, {"silu", "relu", "elu1", "identity"}, "feature map of q and k; elu1 = 1 + elu");
+    v("feature_norm", feature_norm, {"l2", "l1", "none"}, "normalisation of q and k after it, head by head");
+    v("value_feature", value_feature, {"silu", "identity"}, "the same for v");
+  }
+};
+Var mapped(Exec& e, Var x, const std::string& feature);
+Var normed(Exec& e, Var x, size_t heads, const std::string& norm);
+
+// ---- Norm and gate of the output.
+
+struct OutputConfig {
+  std::string out_norm = "head", gate = "none";
+  int64_t gate_rank = 0;
+  double out_eps = 0;
+  template <class V>
+  void visit(V& v) {
+    v("out_norm", out_norm, {"head", "full", "none"}, "RMSNorm of the output: per head, or over all heads");
+    v("gate", gate, {"none", "silu", "sigmoid"},
+      "what the output is multiplied with: a projection of the input");
+    v("gate_rank", gate_rank, {0, 65536}, "inner width of a low-rank gate projection; 0 = full rank");
+    v("out_eps", out_eps, {0, 1}, "epsilon of out_norm; 0 = the model's norm_eps");
+  }
+};
+
+class FastWeightOutput {
+ public:
+  FastWeightOutput(const OutputConfig& c, size_t heads, size_t dv, const ModelConfig& model,
+                   Declare& declare);
+  Var forward(const MixerCall& call, Var o) const;  // norm, gate, projection, residual
+
+ private:
+  OutputConfig c_;
+  NormOptions norm_;
+  size_t w_ = 0, g_ = 0, g_a_ = 0, g_b_ = 0, o_;
+};
+
+// ---- The mixer.
+
+struct FastWeightConfig {
+  int64_t heads = 4, key_heads = 0, head_dim = 0, value_dim = 0, conv = 4, steps = 1;
+  double rope_theta = 0;
+  bool normalise = false;
+  FeatureConfig features;
+  RuleConfig rule;
+  OutputConfig output;
+  template <class V>
+  void visit(V& v) {
+    v("heads", heads, {1, 4096}, "heads of values, each with a memory");
+    v("key_heads", key_heads, {0, 4096}, "heads of queries and keys; 0 = heads");
+    v("head_dim", head_dim, {0, 512}, "numbers per head in q and k; 0 = d_model / heads");
+    v("value_dim", value_dim, {0, 512}, "numbers per head in v; 0 = head_dim");
+    v("conv", conv, {0, 8}, "taps of the short convolution on q, k and v; 0 = none");
+    v("steps", steps, {1, 16}, "writes per token: several Householder steps (DeltaProduct)");
+    v("rope_theta", rope_theta, {0, 1e12}, "base of a rotary embedding of q and k; 0 = none");
+    v("normalise", normalise, "divide by what the same memory makes of ones (additive writes)");
+    features.visit(v), rule.visit(v), output.visit(v);
+  }
+};
+
+namespace fast_weight_detail {
+void validate(FastWeightConfig c, const Json& settings, const std::string& where, const ModelConfig& model,
+              std::vector<Problem>& problems);
+std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const ModelConfig& model,
+                            Declare declare);
+}  // namespace fast_weight_detail
+
+// An entry of the registry for one set of defaults.
+template <FastWeightConfig (*defaults)()>
+MixerEntry fast_weight_entry(std::string_view name, std::string_view summary) {
+  return {name, summary,
+          [](const Json& settings, const std::string& where, const ModelConfig& model,
+             std::vector<Problem>& problems) {
+            fast_weight_detail::validate(defaults(), settings, where, model, problems);
+          },
+          [](const Json& settings, const ModelConfig& model, Declare declare) {
+            return fast_weight_detail::make(defaults(), settings, model, declare);
+          },
+          [] { return list_fields(defaults()); }};
+}
+
+}  // namespace braid

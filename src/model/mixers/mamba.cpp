@@ -1,0 +1,87 @@
+// Mamba, arXiv:2312.00752: convolution, selective scan and gate.
+#include <cmath>
+
+#include "kernels/selective_scan/selective_scan.h"
+#include "model/mixers/registry.h"
+
+namespace braid {
+namespace {
+
+struct MambaConfig {
+  int64_t d_inner = 0, state = 16, dt_rank = 0, conv = 4;
+  template <class V>
+  void visit(V& v) {
+    v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
+    v("state", state, {1, static_cast<double>(kSelectiveScanMaxState)}, "numbers remembered per channel");
+    v("dt_rank", dt_rank, {0, 1 << 20}, "rank of the step-length projection; 0 = d_model / 16, rounded up");
+    v("conv", conv, {2, 8}, "taps of the convolution");
+  }
+};
+
+MambaConfig resolve(MambaConfig c, const ModelConfig& model) {
+  if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
+  if (c.dt_rank == 0) c.dt_rank = (model.d_model + 15) / 16;
+  return c;
+}
+
+void validate(const Json& settings, const std::string& where, const ModelConfig&,
+              std::vector<Problem>& problems) {
+  parse_fields<MambaConfig>(settings, where, problems);
+}
+
+class Mamba : public Mixer {
+ public:
+  Mamba(const MambaConfig& c, const ModelConfig& model, Declare declare)
+      : inner_(c.d_inner), state_(c.state), rank_(c.dt_rank), taps_(c.conv) {
+    const double tap = 1 / std::sqrt(static_cast<double>(taps_)),
+                 rank = 1 / std::sqrt(static_cast<double>(rank_));
+    in_ = declare.matrix("in_proj.weight", 2 * inner_, model.d_model);
+    conv_ = declare.matrix("conv1d.weight", inner_, taps_, {Init::kUniform, -tap, tap});
+    conv_bias_ = declare.vector("conv1d.bias", inner_, Init::kZeros);
+    x_ = declare.matrix("x_proj.weight", rank_ + 2 * state_, inner_);
+    dt_ = declare.matrix("dt_proj.weight", inner_, rank_, {Init::kUniform, -rank, rank});
+    dt_bias_ = declare.vector("dt_proj.bias", inner_, kStepInit);
+    a_log_ = declare.matrix("A_log", inner_, state_, Init::kLogColumn, false);
+    skip_ = declare.vector("D", inner_);
+    out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
+  }
+
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const auto [raw, z] = split<2>(e, linear(e, call.x, in_), {inner_, inner_});
+    Var x = short_conv(e, raw, conv_, {}, call.offsets, call.memory(&LayerState::conv, inner_ * (taps_ - 1)));
+    x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
+    const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});
+    const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
+    const Var y = selective_scan(e, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_},
+                                 call.offsets, call.memory(&LayerState::scan, inner_ * state_));
+    return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
+  }
+
+  // Decay, write and read of each number of the state, and the skip.
+  double flops_per_token(int64_t) const override {
+    return static_cast<double>(inner_) * (7 * static_cast<double>(state_) + 2);
+  }
+  StateSize state_size(int64_t) const override {
+    return {.memory = inner_ * state_, .tails = inner_ * (taps_ - 1)};
+  }
+
+ private:
+  size_t inner_, state_, rank_, taps_;
+  size_t in_, conv_, conv_bias_, x_, dt_, dt_bias_, a_log_, skip_, out_;
+};
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  std::vector<Problem> none;
+  return std::make_unique<Mamba>(resolve(parse_fields<MambaConfig>(settings, "", none), model), model,
+                                 declare);
+}
+
+}  // namespace
+
+MixerEntry mamba_entry() {
+  return {"mamba", "Mamba: convolution, selective scan, gate", validate, make,
+          [] { return list_fields(MambaConfig()); }};
+}
+
+}  // namespace braid

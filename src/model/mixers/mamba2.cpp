@@ -1,0 +1,112 @@
+// Mamba2, arXiv:2405.21060: the additive fast-weight memory with one decay per head and token; keys are B,
+// queries C, values dt x. The gate comes before the norm.
+#include <cmath>
+
+#include "model/mixers/registry.h"
+
+namespace braid {
+namespace {
+
+struct Mamba2Config {
+  int64_t d_inner = 0, head_dim = 64, state = 128, groups = 1, conv = 4;
+  template <class V>
+  void visit(V& v) {
+    v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
+    v("head_dim", head_dim, {1, 512}, "channels per head");
+    v("state", state, {1, 512}, "numbers remembered per channel");
+    v("groups", groups, {1, 4096}, "groups of heads that share B and C");
+    v("conv", conv, {2, 8}, "taps of the convolution");
+  }
+};
+
+Mamba2Config resolve(Mamba2Config c, const ModelConfig& model) {
+  if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
+  return c;
+}
+
+void validate(const Json& settings, const std::string& where, const ModelConfig& model,
+              std::vector<Problem>& problems) {
+  const size_t before = problems.size();
+  const Mamba2Config c = resolve(parse_fields<Mamba2Config>(settings, where, problems), model);
+  if (problems.size() > before) return;
+  if (c.d_inner % c.head_dim != 0)
+    problems.push_back({where + ".head_dim",
+                        fmt::format("{} does not divide d_inner {}", c.head_dim, c.d_inner),
+                        "give a divisor"});
+  else if (c.d_inner / c.head_dim % c.groups != 0)
+    problems.push_back({where + ".groups",
+                        fmt::format("{} does not divide the {} heads", c.groups, c.d_inner / c.head_dim),
+                        "give a divisor"});
+}
+
+class Mamba2 : public Mixer {
+ public:
+  Mamba2(const Mamba2Config& c, const ModelConfig& model, Declare declare)
+      : inner_(c.d_inner),
+        taps_(c.conv),
+        norm_{.eps = static_cast<float>(model.norm_eps), .groups = 1},
+        shape_{.value_heads = static_cast<size_t>(c.d_inner / c.head_dim),
+               .key_heads = static_cast<size_t>(c.groups),
+               .dk = static_cast<size_t>(c.state),
+               .dv = static_cast<size_t>(c.head_dim),
+               .decay = FastWeightDecay::kToken,
+               .write = FastWeightWrite::kAdditive,
+               .scale = 1} {
+    const size_t heads = shape_.value_heads;
+    const double tap = 1 / std::sqrt(static_cast<double>(taps_));
+    bc_ = shape_.key_heads * shape_.dk;
+    in_ = declare.matrix("in_proj.weight", 2 * inner_ + 2 * bc_ + heads, model.d_model);  // z, x, B, C, dt
+    conv_ = declare.matrix("conv1d.weight", inner_ + 2 * bc_, taps_, {Init::kUniform, -tap, tap});
+    conv_bias_ = declare.vector("conv1d.bias", inner_ + 2 * bc_, Init::kZeros);
+    dt_bias_ = declare.vector("dt_bias", heads, kStepInit);
+    a_log_ = declare.vector("A_log", heads, {Init::kLogUniform, 1, 16});
+    skip_ = declare.vector("D", heads);
+    norm_weight_ = declare.vector("norm.weight", inner_);
+    out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
+  }
+
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const auto [z, xbc, raw_dt] =
+        split<3>(e, linear(e, call.x, in_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
+    Var c = short_conv(e, xbc, conv_, {}, call.offsets,
+                       call.memory(&LayerState::conv, (inner_ + 2 * bc_) * (taps_ - 1)));
+    c = map(e, c, Map::kSilu, 1, static_cast<int>(conv_bias_));
+    const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
+    const Var dt = map(e, raw_dt, Map::kSoftplus, 1, static_cast<int>(dt_bias_));
+    const Var o = fast_weight(
+        e, shape_, {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}},
+        call.offsets, call.memory(&LayerState::fast, shape_.value_heads * shape_.dk * shape_.dv));
+    const Var y = add(e, o, scale_heads_by(e, x, skip_));
+    return linear(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}), out_,
+                  call.residual);
+  }
+
+  double flops_per_token(int64_t) const override {
+    return 5.0 * static_cast<double>(inner_ * shape_.dk) + 2.0 * static_cast<double>(inner_);
+  }
+  StateSize state_size(int64_t) const override {
+    return {.memory = inner_ * shape_.dk, .tails = (inner_ + 2 * bc_) * (taps_ - 1)};
+  }
+
+ private:
+  size_t inner_, taps_, bc_;
+  NormOptions norm_;
+  FastWeightShape shape_;
+  size_t in_, conv_, conv_bias_, dt_bias_, a_log_, skip_, norm_weight_, out_;
+};
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  std::vector<Problem> none;
+  return std::make_unique<Mamba2>(resolve(parse_fields<Mamba2Config>(settings, "", none), model), model,
+                                  declare);
+}
+
+}  // namespace
+
+MixerEntry mamba2_entry() {
+  return {"mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate",
+          validate, make, [] { return list_fields(Mamba2Config()); }};
+}
+
+}  // namespace braid
