@@ -318,7 +318,7 @@ TEST(Op, DeltaFormerEqualsTheReference) {
       for (const char* name : {"dq", "dk", "dv", "da", "db"})
         if (out.contains(name)) gradients[name] = out[name], out.erase(name);
       expect_op("delta_former", in, {out, gradients}, {"", "chunk", "step"},
-                {"--set", fmt::format("kappa1={}", c.kappa1), "--set", fmt::format("kappa2={}", c.kappa2),
+                {"--set", std::string("kappa1=") + c.kappa1, "--set", std::string("kappa2=") + c.kappa2,
                  "--set", c.query ? "similarity=qk" : "similarity=kk"},
                 c.kappa1);
     }
