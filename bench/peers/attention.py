@@ -113,7 +113,7 @@ def fastest_variant(torch, window):
             first = output if first is None else first
             if (output - first).abs().max() > 1e-4:
                 sys.exit(f"the peer's variant {name} gives other numbers than the first")
-            tried[name], steps[name] = min(times(step, 3)), step
+            tried[name], steps[name] = min(times(step, 2)), step
         except RuntimeError as e:  # this build of PyTorch lacks it
             log(f"  {name}: not available ({str(e).splitlines()[0]})")
             continue

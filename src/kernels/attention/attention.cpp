@@ -54,6 +54,7 @@ constexpr size_t copy_stride(size_t width) { return (width + 31) / 32 * 32 + 16;
 HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Scores are kept transposed, [keys, columns]: then the maximum and sum of a softmax run down the lanes, only
 // the queries (once per block) and never the keys are transposed, and all products are NN or TN. A panel is
@@ -348,13 +349,15 @@ HWY_INLINE void add_rows(const float* p, const float* rows, size_t stride, size_
     });
 }
 
-// At most a quarter of a vector of columns (decode steps without grouped queries): vectors run along the
+// At most half a vector of columns (decode steps, also with grouped queries): vectors run along the
 // head, as most lanes of a panel would be empty.
 void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegment> kv, const Columns& cols,
              size_t kv_head, Mat<float> o, float* lse) {
-  constexpr size_t kStep = 32;  // keys: with heads of 128, 16 KB of keys and 16 KB of values
-  HWY_ALIGN float qs[kLanes / 4 * kAttentionMaxDim];
-  HWY_ALIGN float acc[kLanes / 4 * kAttentionMaxDim];
+  // Keys are read only once, so this waits for memory, and for rows of 512 bytes here and there that no
+  // hardware prefetcher foresees: the next block is fetched while this one is worked on.
+  constexpr size_t kStep = 32;
+  HWY_ALIGN float qs[kLanes / 2 * kAttentionMaxDim];
+  HWY_ALIGN float acc[kLanes / 2 * kAttentionMaxDim];
   float p[kStep], m[kLanes], l[kLanes];
   for (size_t c = 0; c < cols.n; ++c) m[c] = -HUGE_VALF, l[c] = 0;
   std::fill_n(acc, cols.n * s.dv, 0.0f);
@@ -362,9 +365,11 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegm
     copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
   });
   KeyBlocks blocks(s, kv, kv_head, cols, kStep);
-  for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
+  for (KeyBlock b = blocks.next(), next; b.keys; b = next) {
+    next = blocks.next();
+    prefetch(next.k, next.keys, s.dk, next.k_stride);
+    prefetch(next.v, next.keys, s.dv, next.v_stride);
     const auto [k, v, k_stride, v_stride, keys, first] = b;
-    prefetch(v, keys, s.dv, v_stride);
     for (size_t c = 0; c < cols.n; ++c) {
       const int64_t at = cols.position(c), end = first + static_cast<int64_t>(keys);
       const size_t lo = static_cast<size_t>(std::clamp(oldest_seen(s, at), first, end) - first),
@@ -396,7 +401,7 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegm
 void fwd_block(const AttentionShape& s, Mat<const float> q, std::span<const KvSegment> kv,
                const Columns& cols, size_t kv_head, Mat<float> o, float* lse) {
   const Full d;
-  if (4 * cols.n <= kLanes) return fwd_few(s, q, kv, cols, kv_head, o, lse);
+  if (2 * cols.n <= kLanes) return fwd_few(s, q, kv, cols, kv_head, o, lse);
   const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
   Arena arena;
   float* qt = arena.take(padded * s.dk);
@@ -592,6 +597,8 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
   copy_rows(dk.data, dk.stride, dk_out.data, dk_out.stride, rows, s.dk);
   copy_rows(dv.data, dv.stride, dv_out.data, dv_out.stride, rows, s.dv);
 }
+
+}  // namespace
 
 constexpr AttentionFns kFns{fwd, bwd};
 
