@@ -115,6 +115,19 @@ Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVa
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
                        std::span<float* const> states = {});
 
+// Mixture of experts: which ones each row goes to, and with what weight (kernels/router).
+struct Routing {
+  std::span<const int32_t> chosen;  // [rows, k]
+  Var weights;                      // [rows, k]
+};
+Routing route(Exec& e, Var logits, size_t k);
+// Numbers of x, counted row by row, as a column.
+Var pick(Exec& e, Var x, std::span<const uint32_t> which);
+// A matrix with `n` rows: row which[p][i] is the sum of all parts' rows i that name it; zeros where none
+// does.
+Var sum_rows(Exec& e, std::span<const Var> parts, std::span<const std::span<const uint32_t>> which, size_t n,
+             size_t cols);
+
 // Normalises (if weights are given) and rotates q and k; see attention(). In place when `in_place`, which
 // needs that nobody else reads q and k.
 struct QkOptions {

@@ -15,6 +15,7 @@ struct Param {
   size_t offset =
       0;  // in numbers, from the start of the block; a multiple of 16, so rows stay cache-line aligned
   bool decay = true;  // weight decay applies: matrices yes; norms, biases and decay rates no
+  double share = 1;   // of the tokens meet it: less than one for experts
 
   size_t count() const { return static_cast<size_t>(shape.count()); }
   size_t rows() const { return shape.rank() == 2 ? shape[0] : 1; }
@@ -24,7 +25,7 @@ struct Param {
 class ParamSet {
  public:
   // Declares a parameter and returns its index; the block is made by allocate().
-  size_t add(std::string name, Shape shape, bool decay);
+  size_t add(std::string name, Shape shape, bool decay, double share = 1);
   void allocate();  // zero-filled
 
   const std::vector<Param>& all() const { return params_; }

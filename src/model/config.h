@@ -15,7 +15,7 @@ namespace braid {
 
 struct LayerConfig {
   Json mixer;                // "type" and the mixer's own settings, checked by the registry
-  Json mlp;                  // "type" and its settings: swiglu | gelu | none
+  Json mlp;                  // "type" and its settings: swiglu | gelu | moe | none
   std::string norm = "pre";  // pre: before mixer and MLP; post: on what they give (Olmo)
 };
 

@@ -39,6 +39,72 @@ class Gelu : public Mlp {
   size_t up_, down_;
 };
 
+struct MoeConfig {
+  int64_t experts = 8, top_k = 2, d_ff = 0, shared_d_ff = 0;
+  template <class V>
+  void visit(V& v) {
+    v("experts", experts, {1, 4096}, "number of experts");
+    v("top_k", top_k, {1, 4096}, "experts that a token goes to");
+    v("d_ff", d_ff, {1, 1e7}, "inner width of an expert");
+    v("shared_d_ff", shared_d_ff, {0, 1e7}, "inner width of the expert that sees every token; 0 = d_ff");
+  }
+};
+
+// sum of w_e SwiGLU_e(x) over the chosen experts + sigmoid(g x) SwiGLU_shared(x)
+class Moe : public Mlp {
+ public:
+  Moe(const MoeConfig& c, const ModelConfig& model, Declare declare)
+      : top_k_(c.top_k),
+        router_(declare.matrix("gate.weight", c.experts, model.d_model)),
+        shared_(c.shared_d_ff ? c.shared_d_ff : c.d_ff, model, declare.under("shared_expert")),
+        shared_gate_(declare.matrix("shared_expert_gate.weight", 1, model.d_model)) {
+    const Declare some = declare.for_share(static_cast<double>(c.top_k) / static_cast<double>(c.experts));
+    for (int64_t i = 0; i < c.experts; ++i)
+      experts_.emplace_back(c.d_ff, model, some.under("experts." + std::to_string(i)));
+  }
+
+  Var forward(Exec& e, Var x, Var residual) const override {
+    const Routing routing = route(e, linear(e, x, router_), top_k_);
+    const size_t n = x.v.rows;
+    std::vector<Var> parts;
+    std::vector<std::span<const uint32_t>> rows_of;
+    for (size_t i = 0; i < experts_.size(); ++i) {
+      size_t count = 0;
+      for (const int32_t c : routing.chosen) count += c == static_cast<int32_t>(i);
+      if (count == 0) continue;
+      // Which rows this expert gets, and where their weight stands; the lists live as long as the tape.
+      const std::span<uint32_t> which = e.arena().take<uint32_t>(count), at = e.arena().take<uint32_t>(count);
+      for (size_t j = 0, to = 0; j < routing.chosen.size(); ++j)
+        if (routing.chosen[j] == static_cast<int32_t>(i))
+          which[to] = static_cast<uint32_t>(j / top_k_), at[to++] = static_cast<uint32_t>(j);
+      const Var y = experts_[i].forward(e, rows(e, x, which), {});
+      parts.push_back(scale_heads(e, y, pick(e, routing.weights, at)));
+      rows_of.push_back(which);
+    }
+    const Var routed = sum_rows(e, parts, rows_of, n, x.v.cols);
+    const Var shared =
+        scale_heads(e, shared_.forward(e, x, {}), map(e, linear(e, x, shared_gate_), Map::kSigmoid));
+    const Var y = add(e, routed, shared);
+    return residual.present() ? add(e, residual, y) : y;
+  }
+
+ private:
+  size_t top_k_, router_;
+  Swiglu shared_;
+  size_t shared_gate_;
+  std::vector<Swiglu> experts_;
+};
+
+void validate_moe(const Json& settings, const std::string& where, std::vector<Problem>& problems) {
+  const size_t before = problems.size();
+  const MoeConfig c = parse_fields<MoeConfig>(settings, where, problems);
+  if (problems.size() > before) return;
+  if (c.d_ff == 0) problems.push_back({where + ".d_ff", "is missing", "give the inner width of an expert"});
+  if (c.top_k > c.experts)
+    problems.push_back({where + ".top_k", fmt::format("{} is more than there are experts", c.top_k),
+                        fmt::format("give 1 to {}", c.experts)});
+}
+
 template <class M>
 std::unique_ptr<Mlp> make_dense(const Json& settings, const ModelConfig& model, Declare declare) {
   std::vector<Problem> none;
@@ -63,6 +129,12 @@ const Kind kKinds[] = {
      [] { return list_fields(DenseConfig()); }},
     {"gelu", "W_down gelu(W_up x)", validate_dense, make_dense<Gelu>,
      [] { return list_fields(DenseConfig()); }},
+    {"moe", "mixture of SwiGLU experts, with one that sees every token", validate_moe,
+     [](const Json& settings, const ModelConfig& model, Declare declare) -> std::unique_ptr<Mlp> {
+       std::vector<Problem> none;
+       return std::make_unique<Moe>(parse_fields<MoeConfig>(settings, "", none), model, declare);
+     },
+     [] { return list_fields(MoeConfig()); }},
     {"none", "no MLP: the layer is its mixer",
      [](const Json& settings, const std::string& where, std::vector<Problem>& problems) {
        for (const auto& [key, unused] : settings.items())

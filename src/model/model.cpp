@@ -195,7 +195,7 @@ double Model::flops_per_token(int64_t length) const {
   double flops = 0;
   for (const Param& p : params_.all())
     if (p.shape.rank() == 2 && p.decay && (&p != &params_[embedding_] || config_.tie_embeddings))
-      flops += 2.0 * p.count();
+      flops += 2.0 * p.share * static_cast<double>(p.count());
   for (const Layer& l : layers_) flops += l.mixer->flops_per_token(length);
   return flops;
 }

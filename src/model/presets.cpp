@@ -77,18 +77,35 @@ Json olmo_pattern(const Dims& d) {
 
 // ---- Released models
 
-Json qwen35(const Dims& d, int64_t key_heads, int64_t value_heads, int64_t attention_heads, int64_t kv_heads,
-            bool tied) {
+struct Qwen {
+  Dims dims;
+  int64_t vocab_size, key_heads, value_heads, kv_heads;
+  bool tied;
+  Json mlp;
+};
+Json qwen(const Qwen& q) {
   const Json g{
-      {"type", "gated_deltanet"}, {"heads", value_heads}, {"key_heads", key_heads}, {"head_dim", 128}};
-  const Json a{{"type", "attention"}, {"heads", attention_heads}, {"kv_heads", kv_heads},
-               {"head_dim", 256},     {"rotary_dim", 64},         {"rope_theta", 1e7},
-               {"qk_norm", "head"},   {"gate", "sigmoid"}};
+      {"type", "gated_deltanet"}, {"heads", q.value_heads}, {"key_heads", q.key_heads}, {"head_dim", 128}};
+  const Json a{{"type", "attention"}, {"heads", q.dims.heads}, {"kv_heads", q.kv_heads}, {"head_dim", 256},
+               {"rotary_dim", 64},    {"rope_theta", 1e7},     {"qk_norm", "head"},      {"gate", "sigmoid"}};
   Json p = pattern_of({g, g, g, a});
-  for (Json& l : p) l["mlp"] = {{"type", "swiglu"}, {"d_ff", d.d_ff}};
-  return {{"model_type", "braid"},  {"vocab_size", 248320},       {"d_model", d.d_model},
-          {"n_layers", d.n_layers}, {"zero_centred_norms", true}, {"tie_embeddings", tied},
+  for (Json& l : p) l["mlp"] = q.mlp;
+  return {{"model_type", "braid"},       {"vocab_size", q.vocab_size}, {"d_model", q.dims.d_model},
+          {"n_layers", q.dims.n_layers}, {"zero_centred_norms", true}, {"tie_embeddings", q.tied},
           {"pattern", std::move(p)}};
+}
+Json qwen35(const Dims& d, int64_t value_heads, int64_t kv_heads, bool tied) {
+  return qwen({d, 248320, 16, value_heads, kv_heads, tied, {{"type", "swiglu"}, {"d_ff", d.d_ff}}});
+}
+Json qwen_moe(const Dims& d, int64_t vocab_size, int64_t experts, int64_t top_k) {
+  return qwen(
+      {d,
+       vocab_size,
+       16,
+       32,
+       2,
+       false,
+       {{"type", "moe"}, {"experts", experts}, {"top_k", top_k}, {"d_ff", 512}, {"shared_d_ff", 512}}});
 }
 
 // ---- The tables
@@ -160,23 +177,37 @@ constexpr std::array kPresets{
            [](const Dims& d) { return pattern_of({fast_weight("kda", d)}); }},
     Preset{"gated-deltaproduct", "Gated DeltaProduct: two delta steps per token",
            [](const Dims& d) { return pattern_of({fast_weight("gated_deltaproduct", d)}); }},
+    Preset{"qwen3-next", "Qwen3-Next: as qwen3.5, with a mixture of experts in every layer",
+           [](const Dims& d) {
+             Json p = qwen_pattern(d);
+             for (Json& l : p) l["mlp"] = {{"type", "moe"}, {"experts", 8}, {"top_k", 2}};
+             return p;
+           },
+           qwen_settings,
+           [] {
+             return std::vector<OwnSize>{{"80B", [] { return qwen_moe({2048, 48, 16}, 151936, 512, 10); }}};
+           }},
     Preset{"qwen3.5", "Qwen3.5: three Gated DeltaNet layers to one of gated attention", qwen_pattern,
            qwen_settings,
            [] {
              return std::vector<OwnSize>{{"0.8B",
                                           [] {
-                                            return qwen35({1024, 24, 8, 3584}, 16, 16, 8, 2, true);
+                                            return qwen35({1024, 24, 8, 3584}, 16, 2, true);
                                           }},
                                          {"4B",
                                           [] {
-                                            return qwen35({2560, 32, 16, 9216}, 16, 32, 16, 4, true);
+                                            return qwen35({2560, 32, 16, 9216}, 32, 4, true);
                                           }},
                                          {"9B",
                                           [] {
-                                            return qwen35({4096, 32, 16, 12288}, 16, 32, 16, 4, false);
+                                            return qwen35({4096, 32, 16, 12288}, 32, 4, false);
+                                          }},
+                                         {"35B",
+                                          [] {
+                                            return qwen_moe({2048, 40, 16}, 248320, 256, 8);
                                           }},
                                          {"27B", [] {
-                                            return qwen35({5120, 64, 24, 17408}, 16, 48, 24, 4, false);
+                                            return qwen35({5120, 64, 24, 17408}, 48, 4, false);
                                           }}};
            }},
     Preset{"olmo-hybrid", "Olmo Hybrid: three Gated DeltaNet layers to one of attention without positions",
@@ -249,8 +280,10 @@ Json config_of(const Preset& preset, const Dims& dims, int64_t vocab_size) {
   j["d_model"] = dims.d_model, j["n_layers"] = dims.n_layers;
   j["pattern"] = preset.pattern(dims);
   const int64_t d_ff = dims.d_ff ? dims.d_ff : (8 * dims.d_model / 3 + 255) / 256 * 256;
-  for (Json& l : j["pattern"])
-    if (!l.contains("mlp")) l["mlp"] = {{"type", "swiglu"}, {"d_ff", d_ff}};
+  for (Json& l : j["pattern"]) {
+    if (!l.contains("mlp")) l["mlp"] = {{"type", "swiglu"}};
+    if (!l["mlp"].contains("d_ff") && l["mlp"]["type"] != "none") l["mlp"]["d_ff"] = d_ff;
+  }
   return j;
 }
 
@@ -264,7 +297,9 @@ Result<Json> preset_config(const std::string& arch, const std::string& size, int
   if (!s) return Error{fmt::format("{} has no size '{}'", arch, size), suggest(size, size_names(p))};
   const int64_t vocab = std::max(vocab_size, s->vocab_size);
   // The number of parameters is linear in the inner width: two points give the width that fits.
-  constexpr int64_t kStep = 8;
+  bool experts = false;
+  for (const Json& l : p->pattern(s->dims)) experts |= l.contains("mlp") && l["mlp"]["type"] == "moe";
+  const int64_t step = experts ? 2 : 8;  // a change of width counts once per expert
   const Preset& transformer = *find_preset("transformer");
   const auto target = static_cast<double>(parameters(config_of(transformer, s->dims, vocab)));
   Dims dims = fitted(s->dims, p->pattern(s->dims).size());
@@ -272,8 +307,8 @@ Result<Json> preset_config(const std::string& arch, const std::string& size, int
     dims.d_ff = d_ff;
     return static_cast<double>(parameters(config_of(*p, dims, vocab)));
   };
-  const double first = count(kStep), slope = count(2 * kStep) - first;
-  dims.d_ff = std::max<int64_t>(1, 1 + std::llround((target - first) / slope)) * kStep;
+  const double first = count(step), slope = count(2 * step) - first;
+  dims.d_ff = std::max<int64_t>(1, 1 + std::llround((target - first) / slope)) * step;
   return config_of(*p, dims, vocab);
 }
 

@@ -338,6 +338,7 @@ TEST(Paper, ReleasedModelsHaveTheirSize) {
   EXPECT_NEAR(billions("qwen3.5", "4B"), 4.21, 0.005);
   EXPECT_NEAR(billions("qwen3.5", "9B"), 8.95, 0.005);
   EXPECT_NEAR(billions("qwen3.5", "27B"), 26.9, 0.05);
+  EXPECT_NEAR(billions("qwen3-next", "80B"), 79.7, 0.5);
 }
 
 }  // namespace

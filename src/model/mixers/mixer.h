@@ -44,7 +44,8 @@ class Declare {
   size_t matrix(const std::string& name, size_t rows, size_t cols, Init init = Init::kNormal,
                 bool decay = true) {
     inits_.push_back(init);
-    return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, decay);
+    return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, decay,
+                       share_);
   }
   size_t vector(const std::string& name, size_t size,
                 Init init = Init::kOnes) {  // norms, biases, decay rates: no weight decay
@@ -57,7 +58,16 @@ class Declare {
       if (params_[i].name == name) return i;
     return Declare(params_, inits_, "").matrix(name, rows, cols, init, false);
   }
-  Declare under(const std::string& name) const { return {params_, inits_, prefix_ + name + ".", layer_}; }
+  Declare under(const std::string& name) const {
+    Declare d(params_, inits_, prefix_ + name + ".", layer_);
+    d.share_ = share_;
+    return d;
+  }
+  Declare for_share(double share) const {  // parameters that only this share of the tokens meets
+    Declare d = *this;
+    d.share_ = share;
+    return d;
+  }
   size_t layer() const { return layer_; }
 
  private:
@@ -65,6 +75,7 @@ class Declare {
   std::vector<Init>& inits_;
   std::string prefix_;
   size_t layer_;
+  double share_ = 1;
 };
 
 struct MixerCall {
