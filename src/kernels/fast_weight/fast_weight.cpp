@@ -209,7 +209,7 @@ FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, boo
   // Measured with AVX2 (docs/results/kernels.md): what a token costs besides the state's numbers weighs more
   // in small states, and backward gains more than forward.
   const size_t d = std::min(shape.dk, shape.dv);
-  if (alone && tokens <= kWholeTokens && d >= (backward ? 24 : 64) && tokens > 0)
+  if (alone && tokens <= kWholeTokens && d >= (backward ? 48 : 64) && tokens > 0)
     return {FastWeightForm::kChunk, tokens};
   if (backward ? d >= 48 : d >= 128 && tokens >= 64) return chunk;
   return recurrent;
