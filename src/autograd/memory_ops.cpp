@@ -382,4 +382,51 @@ Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& 
   return o;
 }
 
+DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFormerVars& v,
+                               std::span<const uint32_t> offsets,
+                               std::span<const std::span<const KvSegment>> past) {
+  const OpTimer timer(e.profile(), "delta former", false);
+  check(past.empty() || !e.recording(), "gradients through a cache are not recorded");
+  const size_t n = v.q.v.rows, width = s.heads * s.dv;
+  const DeltaFormerIn in{
+      .q = v.q.v, .k = v.k.v, .v = v.v.v, .a = v.a.v, .b = v.b.v, .offsets = offsets, .past = past};
+  const Var o = e.result(n, width);
+  const Mat<float> u = e.arena().mat(n, width);
+  DeltaFormerOut out{.o = o.v, .u = u};
+  if (e.recording()) {
+    out.m = e.arena().mat(n, width);
+    out.lse_write = e.arena().take<float>(n * s.heads).data();
+    out.lse_read = e.arena().take<float>(n * s.heads).data();
+  }
+  const Arena::Mark mark = e.arena().mark();
+  delta_former_fwd(s, in, out, e.arena().take<float>(delta_former_fwd_scratch(s, offsets, e.par())), e.par());
+  e.arena().release(mark);
+  if (e.recording())
+    e.tape().record("delta former", o.slot, [e, s, in, v, o, out] {
+      Tape& t = e.tape();
+      const Overwrite dq(t, v.q), dk(t, v.k), dv(t, v.v);
+      DeltaFormerGrad grad{.dq = dq, .dk = dk, .dv = dv};
+      std::optional<Overwrite> db;
+      Mat<float> da;  // a and b may be one variable: da is added after db
+      if (v.b.slot >= 0) grad.db = db.emplace(t, v.b);
+      if (v.a.slot >= 0) grad.da = da = t.take(v.a.v.rows, v.a.v.cols);
+      const Arena::Mark before = e.arena().mark();
+      const std::span<float> scratch =
+          e.arena().take<float>(delta_former_bwd_scratch(s, in.offsets, e.par()));
+      delta_former_bwd(s, in, {out.o, out.u, out.m, out.lse_write, out.lse_read}, t.grad(o.slot), {}, grad,
+                       scratch, e.par());
+      e.arena().release(before);
+      db.reset();
+      if (!da.data) return;
+      if (const auto [to, into] = t.target(v.a.slot); to.data) {
+        if (into == Into::kAdd)
+          add_to(da, to, e.par());
+        else
+          copy<float>(da, to);
+      }
+      t.put(da);
+    });
+  return {o, u};
+}
+
 }  // namespace braid

@@ -8,6 +8,7 @@
 
 #include "autograd/exec.h"
 #include "kernels/attention/attention.h"
+#include "kernels/delta_former/delta_former.h"
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -114,6 +115,18 @@ Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
 Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVars& in, size_t chunk,
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
                        std::span<float* const> states = {});
+
+// DeltaFormer. a and b may be absent: ones. past: see DeltaFormerIn; not while recording.
+struct DeltaFormerVars {
+  Var q, k, v, a, b;
+};
+struct DeltaFormerResult {
+  Var o;
+  Mat<float> u;  // what was written
+};
+DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& shape, const DeltaFormerVars& in,
+                               std::span<const uint32_t> offsets,
+                               std::span<const std::span<const KvSegment>> past = {});
 
 // Mixture of experts: which ones each row goes to, and with what weight (kernels/router).
 struct Routing {

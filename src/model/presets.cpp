@@ -173,6 +173,10 @@ constexpr std::array kPresets{
              m["write"] = "additive";
              return pattern_of({m});
            }},
+    Preset{"deltaformer", "DeltaFormer: attention with a delta rule on its key-value memory",
+           [](const Dims& d) {
+             return pattern_of({{{"type", "deltaformer"}, {"heads", d.heads}}});
+           }},
     Preset{"kda", "Kimi Delta Attention: a decay per key channel",
            [](const Dims& d) { return pattern_of({fast_weight("kda", d)}); }},
     Preset{"gated-deltaproduct", "Gated DeltaProduct: two delta steps per token",

@@ -245,6 +245,13 @@ TEST(Identity, DeltaProductWithOneIdleStepIsGatedDeltaNet) {
   expect_same(logits(*two), logits(*gdn), "idle second step");
 }
 
+TEST(Identity, DeltaFormerThatTakesNothingBackIsTheTransformer) {
+  const std::unique_ptr<Model> delta = tiny("deltaformer", {"pattern.*.mixer.strength=zero"}),
+                               attention = tiny("transformer");
+  copy_shared(*attention, *delta);
+  expect_same(logits(*delta), logits(*attention), "b = 0");
+}
+
 TEST(Identity, DelayedStreamWithALongWindowIsAttentionPlusZero) {
   // mixing = sum and nothing ever leaves the window: what is left is attention, whatever the rule would do.
   const std::unique_ptr<Model> stream = tiny("hqlt-delayed-stream",

@@ -124,6 +124,14 @@ TEST(Gradient, EqualsTheDifferenceQuotientForEverySwitchOfTheFastWeights) {
       all.emplace_back("pattern.*.mixer.window=3"), all.emplace_back(kSmooth);
       expect_gradient(*make(all, 17, arch), arch + (" " + variant[0]));
     }
+  for (const std::vector<std::string>& variant :
+       {std::vector<std::string>{"pattern.*.mixer.strength=gate", "pattern.*.mixer.similarity=qk"},
+        {"pattern.*.mixer.strength=gates", "pattern.*.mixer.kappa1=linear", "pattern.*.mixer.key_norm=l2"},
+        {"pattern.*.mixer.strength=zero", "pattern.*.mixer.kappa2=linear", "pattern.*.mixer.rope_theta=0"}}) {
+    std::vector<std::string> all = variant;
+    all.emplace_back(kSmooth);
+    expect_gradient(*make(all, 17, "deltaformer"), "deltaformer " + variant[0]);
+  }
 }
 
 class EveryPreset : public testing::TestWithParam<std::string> {};

@@ -17,6 +17,7 @@ std::span<const MixerEntry> all_mixers() {
       gated_deltanet_entry(),
       kda_entry(),
       gated_deltaproduct_entry(),
+      deltaformer_entry(),
       hqlt_entry(),
   };
   return kMixers;

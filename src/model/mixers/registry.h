@@ -31,6 +31,7 @@ MixerEntry deltanet_entry();
 MixerEntry gated_deltanet_entry();
 MixerEntry kda_entry();
 MixerEntry gated_deltaproduct_entry();
+MixerEntry deltaformer_entry();
 MixerEntry hqlt_entry();
 
 }  // namespace braid

@@ -1,0 +1,158 @@
+// DeltaFormer, arXiv:2505.19488: softmax attention whose values are first corrected by what the memory
+// already answers to a token's key.
+#include <cmath>
+
+#include "model/mixers/attend.h"
+#include "model/mixers/registry.h"
+
+namespace braid {
+namespace {
+
+struct DeltaFormerConfig {
+  int64_t heads = 4, head_dim = 0;
+  double rope_theta = 10000;
+  std::string kappa1 = "softmax", kappa2 = "softmax", similarity = "kk", round = "2dp", strength = "one",
+              key_norm = "none";
+  bool straight_through = true;
+  template <class V>
+  void visit(V& v) {
+    v("heads", heads, {1, 4096}, "heads");
+    v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
+    v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
+    v("kappa1", kappa1, {"linear", "relu", "exp", "softmax", "round"}, "kernel of writing");
+    v("kappa2", kappa2, {"softmax", "linear", "relu", "exp", "round"}, "kernel of reading");
+    v("similarity", similarity, {"kk", "qk"},
+      "writing compares keys with keys (the paper) or with queries (fla)");
+    v("round", round, {"int", "2dp"}, "what the kernel round rounds to");
+    v("straight_through", straight_through, "gradients pass a rounding as if it were not there");
+    v("strength", strength, {"one", "zero", "gate", "gates"},
+      "b, what is taken back: all, nothing (softmax attention), a sigmoid per head and token, or the same "
+      "for the value, too");
+    v("key_norm", key_norm, {"none", "l2"}, "keys scaled to length one; kernels other than softmax need it");
+  }
+};
+
+DeltaFormerConfig resolve(DeltaFormerConfig c, const ModelConfig& model) {
+  if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
+  return c;
+}
+
+void validate(const Json& settings, const std::string& where, const ModelConfig& model,
+              std::vector<Problem>& problems) {
+  const size_t before = problems.size();
+  const DeltaFormerConfig raw = parse_fields<DeltaFormerConfig>(settings, where, problems),
+                          c = resolve(raw, model);
+  if (problems.size() > before) return;
+  if (raw.head_dim == 0 && model.d_model % c.heads != 0)
+    problems.push_back({where + ".heads",
+                        fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
+                        "give a divisor, or set head_dim"});
+  if (c.head_dim > 512)
+    problems.push_back({where + ".head_dim", fmt::format("comes out at {}", c.head_dim),
+                        "use more heads, so that it is at most 512"});
+  if (c.rope_theta > 0 && c.head_dim % 2 != 0)
+    problems.push_back({where + ".head_dim", fmt::format("is {}, which cannot be rotated", c.head_dim),
+                        "give an even number, or set rope_theta to 0"});
+}
+
+DeltaKernel kernel(const DeltaFormerConfig& c, const std::string& name) {
+  const DeltaKind kind = name == "linear"    ? DeltaKind::kLinear
+                         : name == "relu"    ? DeltaKind::kRelu
+                         : name == "exp"     ? DeltaKind::kExp
+                         : name == "softmax" ? DeltaKind::kSoftmax
+                                             : DeltaKind::kRound;
+  return delta_kernel(kind, static_cast<size_t>(c.head_dim), c.round == "int" ? 1.0f : 100.0f,
+                      c.straight_through);
+}
+
+class DeltaFormer : public Mixer {
+ public:
+  DeltaFormer(const DeltaFormerConfig& c, const ModelConfig& model, Declare declare)
+      : c_(c),
+        shape_{.heads = static_cast<size_t>(c.heads),
+               .dk = static_cast<size_t>(c.head_dim),
+               .dv = static_cast<size_t>(c.head_dim),
+               .write = kernel(c, c.kappa1),
+               .read = kernel(c, c.kappa2),
+               .similarity = c.similarity == "kk" ? DeltaSimilarity::kKey : DeltaSimilarity::kQuery} {
+    const size_t width = c.heads * c.head_dim, d = model.d_model;
+    q_ = declare.matrix("q_proj.weight", width, d);
+    k_ = declare.matrix("k_proj.weight", width, d);
+    v_ = declare.matrix("v_proj.weight", width, d);
+    if (c.strength == "gate" || c.strength == "gates") b_ = declare.matrix("b_proj.weight", c.heads, d);
+    o_ = declare.matrix("o_proj.weight", d, width, Init::kOutput);
+    if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.head_dim, c.rope_theta);
+  }
+
+  void prepare(int64_t positions) override {
+    if (rope_) rope_->ensure(positions);
+  }
+
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const size_t ws[] = {q_, k_, v_}, width = shape_.heads * shape_.dk;
+    auto [q, k, v] = split<3>(e, linear_concat(e, call.x, ws), {width, width, width});
+    if (c_.key_norm == "l2") k = l2norm(e, k, shape_.heads);
+    const Qk qk =
+        qk_prepare(e, q, k, call.positions,
+                   {.heads = shape_.heads, .kv_heads = shape_.heads, .dk = shape_.dk, .rope = rope_.get()});
+    DeltaFormerVars in{.q = qk.q, .k = qk.k, .v = v, .a = {}, .b = {}};
+    if (c_.strength == "zero") {
+      in.b = e.result(q.v.rows, shape_.heads, false);
+      std::fill_n(in.b.v.data, in.b.v.count(), 0.0f);
+    } else if (c_.strength != "one") {
+      in.b = map(e, linear(e, call.x, b_), Map::kSigmoid);
+      if (c_.strength == "gates") in.a = in.b;
+    }
+    return linear(e, remembered(call, in), o_, call.residual);
+  }
+
+  double flops_per_token(int64_t length) const override { return 2 * attend_flops(like_attention(), length); }
+  StateSize state_size(int64_t length) const override {
+    return {.memory = attend_numbers(like_attention(), length)};
+  }
+
+ private:
+  AttentionShape like_attention() const {
+    return {.heads = shape_.heads, .kv_heads = shape_.heads, .dk = shape_.dk, .dv = shape_.dv};
+  }
+
+  // With states the cache holds keys and what was written, u, in the place of values.
+  Var remembered(const MixerCall& call, const DeltaFormerVars& in) const {
+    Exec& e = call.exec;
+    if (call.states.empty()) return delta_former(e, shape_, in, call.offsets).o;
+    const size_t n = call.states.size();
+    std::vector<std::vector<KvSegment>> segments(n);
+    std::vector<std::span<const KvSegment>> past;
+    for (size_t i = 0; i < n; ++i) {
+      call.states[i]->kv.segments(segments[i]);
+      past.emplace_back(segments[i]);
+    }
+    const DeltaFormerResult r = delta_former(e, shape_, in, call.offsets, past);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t begin = call.offsets[i], end = call.offsets[i + 1];
+      call.states[i]->kv.append(in.k.v.row_range(begin, end), r.u.row_range(begin, end));
+    }
+    return r.o;
+  }
+
+  DeltaFormerConfig c_;
+  DeltaFormerShape shape_;
+  size_t q_, k_, v_, b_ = 0, o_;
+  std::unique_ptr<RopeTable> rope_;
+};
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  std::vector<Problem> none;
+  return std::make_unique<DeltaFormer>(resolve(parse_fields<DeltaFormerConfig>(settings, "", none), model),
+                                       model, declare);
+}
+
+}  // namespace
+
+MixerEntry deltaformer_entry() {
+  return {"deltaformer", "DeltaFormer: attention with a delta rule on its key-value memory", validate, make,
+          [] { return list_fields(DeltaFormerConfig()); }};
+}
+
+}  // namespace braid
