@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
+#include "kernels/common/ragged.h"
 #include "kernels/selective_scan/selective_scan.h"
 #include "kernels/short_conv/short_conv.h"
 
@@ -194,9 +195,7 @@ Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
   // States on the way spare backward a pass. They take as much memory as kEvery tokens' values each.
   constexpr size_t kEvery = 128;
   std::vector<float*> emitted;
-  size_t longest = 0;
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    longest = std::max<size_t>(longest, offsets[i + 1] - offsets[i]);
+  const size_t longest = longest_sequence(offsets);
   if (e.recording() && longest > kEvery &&
       fast_weight_plan(s, longest, true, true).form == FastWeightForm::kChunk)
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/ragged.h"
 #include "kernels/attention/attention_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,9 +46,6 @@ constexpr int64_t oldest_seen(const AttentionShape& s, int64_t p) {
   return s.chunk ? p - p % static_cast<int64_t>(s.chunk) : INT64_MIN;
 }
 
-// Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
-constexpr size_t copy_stride(size_t width) { return (width + 31) / 32 * 32 + 16; }
-
 }  // namespace braid
 #endif
 
@@ -76,12 +74,12 @@ struct Arena {
 
 constexpr size_t fwd_floats(size_t dim) {
   const AttentionTile t = fwd_tile({1, 1, dim, dim});
-  return round_up(t.columns, kPanel) * (dim + copy_stride(dim)) + kMaxKeys * kPanel +
-         2 * t.keys * copy_stride(dim);
+  return round_up(t.columns, kPanel) * (dim + spread_stride(dim)) + kMaxKeys * kPanel +
+         2 * t.keys * spread_stride(dim);
 }
 constexpr size_t bwd_floats(size_t dim) {
   const AttentionTile t = bwd_tile({1, 1, dim, dim});
-  return 3 * t.columns * copy_stride(dim) + 2 * round_up(t.columns, kPanel) * dim + 2 * t.keys * t.columns;
+  return 3 * t.columns * spread_stride(dim) + 2 * round_up(t.columns, kPanel) * dim + 2 * t.keys * t.columns;
 }
 static_assert(fwd_floats(128) <= kArena && fwd_floats(256) <= kArena && fwd_floats(512) <= kArena);
 static_assert(bwd_floats(128) <= kArena && bwd_floats(256) <= kArena && bwd_floats(512) <= kArena);
@@ -402,7 +400,8 @@ void fwd_block(const AttentionShape& s, Mat<const float> q, std::span<const KvSe
                const Columns& cols, size_t kv_head, Mat<float> o, float* lse) {
   const Full d;
   if (2 * cols.n <= kLanes) return fwd_few(s, q, kv, cols, kv_head, o, lse);
-  const size_t padded = round_up(cols.n, kPanel), q_stride = copy_stride(s.dk), o_stride = copy_stride(s.dv);
+  const size_t padded = round_up(cols.n, kPanel), q_stride = spread_stride(s.dk),
+               o_stride = spread_stride(s.dv);
   Arena arena;
   float* qt = arena.take(padded * s.dk);
   float* acc = arena.take(padded * std::max(q_stride, o_stride));  // first holds the gathered queries
@@ -471,8 +470,8 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
   KvSegment dense;
   if (scratch) {
     dense = kv[0];
-    dense.k = scratch, dense.k_stride = copy_stride(s.dk);
-    dense.v = scratch + dense.count * dense.k_stride, dense.v_stride = copy_stride(s.dv);
+    dense.k = scratch, dense.k_stride = spread_stride(s.dk);
+    dense.v = scratch + dense.count * dense.k_stride, dense.v_stride = spread_stride(s.dv);
     copy_rows(kv[0].k + kv_head * s.dk, kv[0].k_stride, scratch, dense.k_stride, dense.count, s.dk);
     copy_rows(kv[0].v + kv_head * s.dv, kv[0].v_stride, scratch + dense.count * dense.k_stride,
               dense.v_stride, dense.count, s.dv);
@@ -503,7 +502,7 @@ HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, f
 void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSaved& saved,
          Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float* scratch) {
   const size_t row0 = in.offsets[seq], rows = in.offsets[seq + 1] - row0, group = s.heads / s.kv_heads;
-  const size_t k_stride = copy_stride(s.dk), v_stride = copy_stride(s.dv), block = bwd_tile(s).columns,
+  const size_t k_stride = spread_stride(s.dk), v_stride = spread_stride(s.dv), block = bwd_tile(s).columns,
                max_keys = bwd_tile(s).keys;
   const bool single = rows * group <= block;
   KvSegment kv{
@@ -610,19 +609,6 @@ HWY_AFTER_NAMESPACE();
 namespace braid {
 namespace {
 
-// The reference wants dense rows of one kv head's group.
-std::vector<float> dense(Mat<const float> from, size_t row, size_t rows, size_t begin, size_t width) {
-  std::vector<float> to;
-  for (size_t i = row; i < row + rows; ++i)
-    to.insert(to.end(), from.row(i) + begin, from.row(i) + begin + width);
-  return to;
-}
-
-void scatter(const std::vector<float>& from, Mat<float> to, size_t row, size_t rows, size_t begin,
-             size_t width) {
-  for (size_t i = 0; i < rows; ++i) std::copy_n(&from[i * width], width, to.row(row + i) + begin);
-}
-
 void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, size_t kv_head,
              size_t begin, size_t end, Mat<float> o, float* lse, float*) {
   std::vector<float> k, v;
@@ -699,21 +685,15 @@ void for_blocks(const AttentionShape& s, size_t seqs, const Count& count, bool w
   });
 }
 
-size_t longest(std::span<const uint32_t> offsets) {
-  size_t n = 0;
-  for (size_t i = 1; i < offsets.size(); ++i) n = std::max<size_t>(n, offsets[i] - offsets[i - 1]);
-  return n;
-}
-
 size_t fwd_scratch_per_thread(const AttentionShape& s, std::span<const uint32_t> offsets) {
-  const size_t rows = longest(offsets);
+  const size_t rows = longest_sequence(offsets);
   // A single block reads its keys once: nothing to gain.
   if (rows * (s.heads / s.kv_heads) <= attention_block(s)) return 0;
-  return rows * (copy_stride(s.dk) + copy_stride(s.dv));
+  return rows * (spread_stride(s.dk) + spread_stride(s.dv));
 }
 
 size_t bwd_scratch_per_thread(const AttentionShape& s, std::span<const uint32_t> offsets) {
-  return longest(offsets) * 2 * (copy_stride(s.dk) + copy_stride(s.dv));
+  return longest_sequence(offsets) * 2 * (spread_stride(s.dk) + spread_stride(s.dv));
 }
 
 }  // namespace
@@ -772,12 +752,9 @@ void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in
   const size_t each = bwd_scratch_per_thread(shape, in.offsets);
   check(scratch.size() >= each * static_cast<size_t>(par.threads()),
         "attention_packed_bwd: scratch too small");
-  std::atomic<size_t> next{0};
-  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t worker) {
-    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
-      for (size_t i = first; i < std::min(total, first + step); ++i)
-        f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads,
-              scratch.data() + worker * each);
+  take_turns(total, step, par, [&](size_t i, size_t worker) {
+    f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads,
+          scratch.data() + worker * each);
   });
 }
 

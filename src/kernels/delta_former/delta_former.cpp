@@ -1,10 +1,10 @@
 #include "kernels/delta_former/delta_former.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/ragged.h"
 #include "kernels/delta_former/delta_former_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,9 +28,6 @@ constexpr size_t chunk_of(const DeltaFormerShape& s, size_t tokens) {
   return std::max<size_t>(1, std::min(wanted, tokens));
 }
 
-// Row stride of a copied matrix: an odd number of cache lines, so that rows spread over all cache sets.
-constexpr size_t stride_of(size_t width) { return (width + 31) / 32 * 32 + 16; }
-
 // Hands out parts of the scratch; without a base it only counts.
 struct Bump {
   float* base;
@@ -52,7 +49,12 @@ struct Stage {
   float *up, *up_t, *dt, *dw, *lse, *delta;  // backward: cotangent in both forms, gradient tile, dw / scale
 
   Stage(const DeltaKernel& kernel, const DeltaFormerShape& s, size_t chunk, bool backward, Bump& mem)
-      : f(kernel), dk(s.dk), dv(s.dv), ks(stride_of(s.dk)), vs(stride_of(s.dv)), ld(stride_of(chunk)) {
+      : f(kernel),
+        dk(s.dk),
+        dv(s.dv),
+        ks(spread_stride(s.dk)),
+        vs(spread_stride(s.dv)),
+        ld(spread_stride(chunk)) {
     const size_t columns = (chunk + 31) / 32 * 32, keys = std::max(chunk, kKeyBlock);
     w = mem.take(columns * ks), wt = mem.take(columns * dk), st = mem.take(keys * ld);
     acc = backward ? nullptr : mem.take(columns * vs);
@@ -77,19 +79,19 @@ struct Memory {
   Memory(const DeltaFormerShape& s, size_t tokens, bool backward, float* base)
       : mem{base},
         chunk(chunk_of(s, tokens)),
-        k(mem.take(tokens * stride_of(s.dk))),
-        u(mem.take(tokens * stride_of(s.dv))),
-        dk(backward ? mem.take(tokens * stride_of(s.dk)) : nullptr),
-        du(backward ? mem.take(tokens * stride_of(s.dv)) : nullptr),
+        k(mem.take(tokens * spread_stride(s.dk))),
+        u(mem.take(tokens * spread_stride(s.dv))),
+        dk(backward ? mem.take(tokens * spread_stride(s.dk)) : nullptr),
+        du(backward ? mem.take(tokens * spread_stride(s.dv)) : nullptr),
         write(s.write, s, chunk, backward, mem),
         read(s.read, s, chunk, backward, mem),
-        at(mem.take(chunk * stride_of(chunk))),
+        at(mem.take(chunk * spread_stride(chunk))),
         coeff(mem.take(chunk)),
-        block_k(mem.take(kKeyBlock * stride_of(s.dk))),
-        block_u(mem.take(kKeyBlock * stride_of(s.dv))) {
+        block_k(mem.take(kKeyBlock * spread_stride(s.dk))),
+        block_u(mem.take(kKeyBlock * spread_stride(s.dv))) {
     if (s.solve == DeltaSolve::kSubstitution) return;
-    for (float*& p : inverse) p = mem.take(chunk * stride_of(chunk));
-    right = mem.take(chunk * stride_of(s.dv));
+    for (float*& p : inverse) p = mem.take(chunk * spread_stride(chunk));
+    right = mem.take(chunk * spread_stride(s.dv));
   }
 };
 
@@ -528,16 +530,6 @@ void append(std::vector<float>& to, const float* from, size_t rows, size_t strid
   for (size_t i = 0; i < rows; ++i)
     to.insert(to.end(), from + i * stride + begin, from + i * stride + begin + width);
 }
-std::vector<float> dense(Mat<const float> from, size_t row, size_t rows, size_t begin, size_t width) {
-  std::vector<float> to;
-  if (from.data) append(to, from.row(row), rows, from.stride, begin, width);
-  return to;
-}
-void scatter(const std::vector<float>& from, size_t at, Mat<float> to, size_t row, size_t rows, size_t begin,
-             size_t width) {
-  for (size_t i = 0; to.data && i < rows; ++i)
-    std::copy_n(&from[(at + i) * width], width, to.row(row + i) + begin);
-}
 const float* or_null(const std::vector<float>& x) { return x.empty() ? nullptr : x.data(); }
 
 void ref_fwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaFormerOut& out, size_t seq,
@@ -564,10 +556,11 @@ void ref_fwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaForm
                              b = dense(in.b, row, n, head, 1);
     ref::delta_former_fwd<float>(s, past, n, {q.data(), k.data(), v.data(), or_null(a), or_null(b)}, o.data(),
                                  u.data(), m.data(), lse.data());
-    scatter(u, past, out.u, row, n, hv, s.dv);
-    scatter(m, 0, out.m, row, n, hv, s.dv);
+    u.erase(u.begin(), u.begin() + static_cast<std::ptrdiff_t>(past * s.dv));
+    scatter(u, out.u, row, n, hv, s.dv);
+    scatter(m, out.m, row, n, hv, s.dv);
   }
-  scatter(o, 0, out.o, row, n, hv, s.dv);
+  scatter(o, out.o, row, n, hv, s.dv);
   for (size_t t = 0; t < n; ++t) {
     if (out.lse_write && out.u.data) out.lse_write[(row + t) * s.heads + head] = lse[t];
     if (out.lse_read) out.lse_read[(row + t) * s.heads + head] = lse[n + t];
@@ -586,34 +579,28 @@ void ref_bwd(const DeltaFormerShape& s, const DeltaFormerIn& in, const DeltaForm
   ref::delta_former_bwd<float>(s, n, {q.data(), k.data(), v.data(), or_null(a), or_null(b)}, u.data(),
                                up.data(), or_null(u_up),
                                {dq.data(), dk.data(), dv.data(), da.data(), db.data()});
-  scatter(dq, 0, grad.dq, row, n, hk, s.dk);
-  scatter(dk, 0, grad.dk, row, n, hk, s.dk);
-  scatter(dv, 0, grad.dv, row, n, hv, s.dv);
-  scatter(da, 0, grad.da, row, n, head, 1);
-  scatter(db, 0, grad.db, row, n, head, 1);
+  scatter(dq, grad.dq, row, n, hk, s.dk);
+  scatter(dk, grad.dk, row, n, hk, s.dk);
+  scatter(dv, grad.dv, row, n, hv, s.dv);
+  scatter(da, grad.da, row, n, head, 1);
+  scatter(db, grad.db, row, n, head, 1);
 }
 
 constexpr DeltaFormerFns kRefFns{ref_fwd, ref_bwd};
 
 size_t scratch_per_thread(const DeltaFormerShape& shape, std::span<const uint32_t> offsets, bool backward) {
-  size_t longest = 0;
-  for (size_t i = 1; i < offsets.size(); ++i)
-    longest = std::max<size_t>(longest, offsets[i] - offsets[i - 1]);
-  return Memory(shape, longest, backward, nullptr).mem.used;
+  return Memory(shape, longest_sequence(offsets), backward, nullptr).mem.used;
 }
 
-// run(sequence, head, scratch) for all; a thread takes the next when it is free.
+// run(sequence, head, scratch) for all.
 template <class Run>
 void for_heads(const DeltaFormerShape& s, const DeltaFormerIn& in, bool backward, std::span<float> scratch,
                Par par, const Run& run) {
   check(s.chunk <= kDeltaMaxChunk, "delta_former: chunk above kDeltaMaxChunk");
   const size_t each = scratch_per_thread(s, in.offsets, backward), total = in.seqs() * s.heads;
   check(scratch.size() >= each * static_cast<size_t>(par.threads()), "delta_former: scratch too small");
-  std::atomic<size_t> next{0};
-  par.tasks(std::min(total, static_cast<size_t>(par.threads())), [&](size_t worker) {
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < total;)
-      run(i / s.heads, i % s.heads, scratch.data() + worker * each);
-  });
+  take_turns(total, 1, par,
+             [&](size_t i, size_t worker) { run(i / s.heads, i % s.heads, scratch.data() + worker * each); });
 }
 
 }  // namespace

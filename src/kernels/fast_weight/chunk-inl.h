@@ -126,12 +126,13 @@ HWY_INLINE void scale_row(const float* x, float a, size_t n, float* to) {
   const VFull factor = hn::Set(d, a);
   for (size_t i = 0; i < n; i += kLanes) hn::StoreU(hn::Mul(factor, hn::LoadU(d, x + i)), d, to + i);
 }
-// to = x y, to += x y
+// to = x y
 HWY_INLINE void mul_rows(const float* x, const float* y, size_t n, float* to) {
   const Full d;
   for (size_t i = 0; i < n; i += kLanes)
     hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, to + i);
 }
+// to += a x
 HWY_INLINE void mul_add_row(float a, const float* x, size_t n, float* to) {
   const Full d;
   const VFull factor = hn::Set(d, a);
@@ -182,8 +183,9 @@ struct ChunkTask {
   bool delta = h.s.write == FastWeightWrite::kDelta, channel = h.s.decay == Decay::kChannel;
   size_t dk = h.s.dk, kp = b.kp, cp = b.cp, cols = end - begin, W = pad16(cols), ld = state_stride(W);
 
-  // Rows of one head lie far apart, so no hardware prefetcher follows them, and reading them took a fifth of
-  // the time. Products are cut into panels of columns, each with its share of the rows that come next.
+  // Rows of one head lie far apart, so no hardware prefetcher follows them. Products are cut into panels of
+  // columns, each with its share of the rows that come next. Backward gained 10 % by it, forward 5 %; about a
+  // sixth of forward's time is still spent waiting for rows.
   struct Ahead {
     struct Part {
       const void* data = nullptr;

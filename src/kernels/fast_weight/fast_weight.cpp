@@ -1,10 +1,10 @@
 #include "kernels/fast_weight/fast_weight.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/ragged.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -31,24 +31,14 @@ HWY_AFTER_NAMESPACE();
 namespace braid {
 namespace {
 
-// The reference wants dense rows of one key head's group.
-float to_f32(float x) { return x; }
-template <class T>
-std::vector<float> dense(Mat<const T> from, size_t row, size_t rows, size_t begin, size_t width) {
-  std::vector<float> to;
-  if (!from.data) return to;
-  for (size_t i = row; i < row + rows; ++i)
-    for (size_t j = begin; j < begin + width; ++j) to.push_back(to_f32(from.row(i)[j]));
-  return to;
-}
-std::vector<float> dense(Mat<const float> f32, Mat<const bf16> b, size_t row, size_t rows, size_t begin,
+// The reference wants dense rows of one key head's group, in f32.
+std::vector<float> dense(Mat<const float> f32, Mat<const bf16> narrow, size_t row, size_t rows, size_t begin,
                          size_t width) {
-  return b.data ? dense(b, row, rows, begin, width) : dense(f32, row, rows, begin, width);
-}
-
-void scatter(const std::vector<float>& from, Mat<float> to, size_t row, size_t rows, size_t begin,
-             size_t width) {
-  for (size_t i = 0; i < rows; ++i) std::copy_n(&from[i * width], width, to.row(row + i) + begin);
+  if (!narrow.data) return dense(f32, row, rows, begin, width);
+  std::vector<float> to;
+  for (size_t i = row; i < row + rows; ++i)
+    for (size_t j = begin; j < begin + width; ++j) to.push_back(to_f32(narrow.row(i)[j]));
+  return to;
 }
 
 // g of `heads` value heads from `head`.
@@ -135,17 +125,9 @@ const FastWeightFns& fns_for(const FastWeightShape& s) {
 // Sequences up to this length can be one chunk.
 constexpr size_t kWholeTokens = 64;
 
-// run(task, worker) for every task. Threads take the next few when they are free, as sequences differ in
-// length; with many, all tasks of a sequence at once, as their rows share cache lines.
-template <class Run>
-void for_tasks(size_t seqs, size_t per_seq, Par par, const Run& run) {
-  const size_t total = seqs * per_seq, threads = static_cast<size_t>(par.threads());
-  const size_t step = seqs >= 16 * threads ? per_seq : 1;
-  std::atomic<size_t> next{0};
-  par.tasks(std::min(total, threads), [&](size_t worker) {
-    for (size_t first; (first = next.fetch_add(step, std::memory_order_relaxed)) < total;)
-      for (size_t i = first; i < std::min(total, first + step); ++i) run(i, worker);
-  });
+// Tasks of a sequence that a thread takes at once: with many sequences all, as their rows share cache lines.
+size_t tasks_at_once(size_t seqs, size_t per_seq, Par par) {
+  return seqs >= 16 * static_cast<size_t>(par.threads()) ? per_seq : 1;
 }
 
 // The shape with what the plan says filled in.
@@ -153,12 +135,6 @@ FastWeightShape planned(FastWeightShape s, size_t tokens, bool backward, bool al
   const FastWeightPlan plan = fast_weight_plan(s, tokens, backward, alone);
   s.form = plan.form, s.chunk = plan.chunk;
   return s;
-}
-
-size_t longest(std::span<const uint32_t> offsets) {
-  size_t most = 0;
-  for (size_t i = 1; i < offsets.size(); ++i) most = std::max<size_t>(most, offsets[i] - offsets[i - 1]);
-  return most;
 }
 
 FastWeightShape with_chunk(FastWeightShape s, size_t chunk) {
@@ -180,7 +156,7 @@ size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint
     const size_t E = segment_tokens(s, kept.every), segments = kept.states.empty() ? (T + E - 1) / E : 0;
     return ChunkBuffers(s, std::min(E, T), segments, nullptr).floats;
   };
-  const size_t T = longest(offsets);
+  const size_t T = longest_sequence(offsets);
   if (shape.form == FastWeightForm::kRecurrent) return BwdScratch(shape, T).floats;
   if (shape.form == FastWeightForm::kChunk) return chunk(shape.chunk, T);
   return std::max({chunk(kFastWeightChunk, T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
@@ -233,7 +209,7 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
   // Both forms cut the columns at multiples of kFastWeightBlock.
   const size_t blocks = (shape.dv + kFastWeightChunkBlock - 1) / kFastWeightChunkBlock,
                per_seq = shape.value_heads * blocks;
-  for_tasks(in.seqs(), per_seq, par, [&](size_t i, size_t worker) {
+  take_turns(in.seqs() * per_seq, tasks_at_once(in.seqs(), per_seq, par), par, [&](size_t i, size_t worker) {
     const size_t s = i / per_seq, head = i % per_seq / blocks, begin = i % blocks * kFastWeightChunkBlock,
                  end = std::min(shape.dv, begin + kFastWeightChunkBlock);
     float* const last = s_end.empty() ? nullptr : s_end[s];
@@ -268,7 +244,8 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
   const size_t each = bwd_scratch_per_thread(shape, in.offsets, kept);
   float* shares = scratch.data() + each * static_cast<size_t>(par.threads());
   std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);
-  for_tasks(in.seqs(), shape.key_heads, par, [&](size_t i, size_t worker) {
+  const size_t step = tasks_at_once(in.seqs(), shape.key_heads, par);
+  take_turns(in.seqs() * shape.key_heads, step, par, [&](size_t i, size_t worker) {
     const size_t s = i / shape.key_heads;
     const FastWeightMarks marks{.every = kept.every,
                                 .states = kept.states.empty() ? nullptr : kept.states[s],

@@ -1,10 +1,10 @@
 #include "kernels/selective_scan/selective_scan.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/ragged.h"
 #include "kernels/selective_scan/selective_scan_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -203,17 +203,6 @@ namespace {
 
 constexpr size_t kRowBlock = 64;  // tokens per task of the sums of dB and dC
 
-// The reference wants dense rows.
-std::vector<float> dense(Mat<const float> m) {
-  std::vector<float> to;
-  for (size_t r = 0; r < m.rows; ++r) to.insert(to.end(), m.row(r), m.row(r) + m.cols);
-  return to;
-}
-
-void scatter(const std::vector<float>& from, Mat<float> to) {
-  for (size_t r = 0; r < to.rows; ++r) std::copy_n(from.data() + r * to.cols, to.cols, to.row(r));
-}
-
 const float* part(const float* p, size_t at) { return p ? p + at : nullptr; }
 
 void ref_fwd(const SelectiveScanPiece& p, size_t begin, size_t end) {
@@ -276,10 +265,8 @@ size_t rows_of(std::span<const uint32_t> offsets) {
 }
 
 size_t checkpoints_per_thread(size_t S, std::span<const uint32_t> offsets) {
-  size_t longest = 0;
-  for (size_t i = 1; i < offsets.size(); ++i)
-    longest = std::max<size_t>(longest, offsets[i] - offsets[i - 1]);
-  return (longest + kSelectiveScanChunk - 1) / kSelectiveScanChunk * S * kSelectiveScanBlock;
+  return (longest_sequence(offsets) + kSelectiveScanChunk - 1) / kSelectiveScanChunk * S *
+         kSelectiveScanBlock;
 }
 
 }  // namespace
@@ -320,11 +307,9 @@ void selective_scan_bwd(const SelectiveScanIn& in, Mat<const float> dy, const fl
   const auto part_of = [&](size_t block, size_t which) {
     return Mat<float>{parts + (2 * block + which) * rows * S, rows, S};
   };
-  std::atomic<size_t> next{0};
-  par.tasks(std::min(blocks, static_cast<size_t>(par.threads())), [&](size_t worker) {
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
-      f.bwd(in, dy, dlast, out, scratch.data() + worker * each, part_of(i, 0), part_of(i, 1),
-            i * kSelectiveScanBlock, std::min(D, (i + 1) * kSelectiveScanBlock));
+  take_turns(blocks, 1, par, [&](size_t i, size_t worker) {
+    f.bwd(in, dy, dlast, out, scratch.data() + worker * each, part_of(i, 0), part_of(i, 1),
+          i * kSelectiveScanBlock, std::min(D, (i + 1) * kSelectiveScanBlock));
   });
   par.blocks(rows, kRowBlock, [&](size_t begin, size_t end) {
     for (size_t r = begin; r < end; ++r)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/ragged.h"
 #include "kernels/short_conv/short_conv_ref.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -382,17 +383,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace braid {
 namespace {
-
-// The reference wants dense rows.
-std::vector<float> dense(Mat<const float> m) {
-  std::vector<float> to;
-  for (size_t r = 0; r < m.rows; ++r) to.insert(to.end(), m.row(r), m.row(r) + m.cols);
-  return to;
-}
-
-void scatter(const std::vector<float>& from, Mat<float> to) {
-  for (size_t r = 0; r < to.rows; ++r) std::copy_n(from.data() + r * to.cols, to.cols, to.row(r));
-}
 
 void ref_fwd(const ShortConvPiece& p, size_t l2_dim, size_t begin, size_t end) {
   const size_t at = begin * (p.width - 1);
