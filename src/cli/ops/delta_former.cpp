@@ -3,22 +3,15 @@
 #include <fmt/format.h>
 
 #include "cli/ops/op.h"
+#include "kernels/delta_former/names.h"
 
 namespace braid {
 namespace {
 
-DeltaKind kind_of(const std::string& name) {
-  return name == "linear"    ? DeltaKind::kLinear
-         : name == "relu"    ? DeltaKind::kRelu
-         : name == "exp"     ? DeltaKind::kExp
-         : name == "softmax" ? DeltaKind::kSoftmax
-                             : DeltaKind::kRound;
-}
-
 DeltaFormerShape shape_of(const OpCall& c) {
   const size_t d = c.dim("d");
   const auto kernel = [&](const std::string& name) {
-    return delta_kernel(kind_of(name), d, c.word("round") == "int" ? 1.0f : 100.0f, c.word("ste") == "1");
+    return delta_kernel(delta_kind(name), d, c.word("round") == "int" ? 1.0f : 100.0f, c.word("ste") == "1");
   };
   const std::string &kappa1 = c.word("kappa1"), &kappa2 = c.word("kappa2");
   return {.heads = c.dim("H"),
@@ -82,7 +75,7 @@ const CallableOp& delta_former_op() {
        {"dv", "like v", "gradient of v", true},
        {"da", "like a", "gradient of a, if given", true},
        {"db", "like b", "gradient of b, if given", true}},
-      {choice_setting("kappa1", "softmax", {"linear", "relu", "exp", "softmax", "round"},
+      {choice_setting("kappa1", "softmax", delta_kind_names(),
                       "of writing; softmax is scaled by d^-1/2, the others are not"),
        choice_setting("kappa2", "softmax", {"softmax", "linear", "relu", "exp", "round", "kappa1"},
                       "of reading; kappa1: the same as that"),

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/mixers/attend.h"
+#include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
 
 namespace braid {
@@ -41,16 +42,10 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
   const AttentionConfig raw = parse_fields<AttentionConfig>(settings, where, problems),
                         c = resolve(raw, model);
   if (problems.size() > before) return;
-  if (raw.head_dim == 0 && model.d_model % c.heads != 0)
-    problems.push_back({where + ".heads",
-                        fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
-                        "give a divisor, or set head_dim"});
+  check_head_dim(c.heads, raw.head_dim, where, model, problems);
   if (c.heads % c.kv_heads != 0)
     problems.push_back({where + ".kv_heads", fmt::format("{} does not divide heads {}", c.kv_heads, c.heads),
                         "give a divisor of heads"});
-  if (c.head_dim > 512)
-    problems.push_back({where + ".head_dim", fmt::format("comes out at {}", c.head_dim),
-                        "use more heads, so that it is at most 512"});
   if (c.rope_theta > 0 && (c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0))
     problems.push_back({where + ".rotary_dim",
                         fmt::format("is {} with head_dim {}", c.rotary_dim, c.head_dim),

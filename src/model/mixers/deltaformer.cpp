@@ -2,7 +2,9 @@
 // already answers to a token's key.
 #include <cmath>
 
+#include "kernels/delta_former/names.h"
 #include "model/mixers/attend.h"
+#include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
 
 namespace braid {
@@ -19,8 +21,8 @@ struct DeltaFormerConfig {
     v("heads", heads, {1, 4096}, "heads");
     v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
     v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
-    v("kappa1", kappa1, {"linear", "relu", "exp", "softmax", "round"}, "kernel of writing");
-    v("kappa2", kappa2, {"softmax", "linear", "relu", "exp", "round"}, "kernel of reading");
+    v("kappa1", kappa1, delta_kind_names(), "kernel of writing");
+    v("kappa2", kappa2, delta_kind_names(), "kernel of reading");
     v("similarity", similarity, {"kk", "qk"},
       "writing compares keys with keys (the paper) or with queries (fla)");
     v("round", round, {"int", "2dp"}, "what the kernel round rounds to");
@@ -40,28 +42,14 @@ DeltaFormerConfig resolve(DeltaFormerConfig c, const ModelConfig& model) {
 void validate(const Json& settings, const std::string& where, const ModelConfig& model,
               std::vector<Problem>& problems) {
   const size_t before = problems.size();
-  const DeltaFormerConfig raw = parse_fields<DeltaFormerConfig>(settings, where, problems),
-                          c = resolve(raw, model);
+  const DeltaFormerConfig raw = parse_fields<DeltaFormerConfig>(settings, where, problems);
   if (problems.size() > before) return;
-  if (raw.head_dim == 0 && model.d_model % c.heads != 0)
-    problems.push_back({where + ".heads",
-                        fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
-                        "give a divisor, or set head_dim"});
-  if (c.head_dim > 512)
-    problems.push_back({where + ".head_dim", fmt::format("comes out at {}", c.head_dim),
-                        "use more heads, so that it is at most 512"});
-  if (c.rope_theta > 0 && c.head_dim % 2 != 0)
-    problems.push_back({where + ".head_dim", fmt::format("is {}, which cannot be rotated", c.head_dim),
-                        "give an even number, or set rope_theta to 0"});
+  check_rotated(check_head_dim(raw.heads, raw.head_dim, where, model, problems), raw.rope_theta, where,
+                problems);
 }
 
 DeltaKernel kernel(const DeltaFormerConfig& c, const std::string& name) {
-  const DeltaKind kind = name == "linear"    ? DeltaKind::kLinear
-                         : name == "relu"    ? DeltaKind::kRelu
-                         : name == "exp"     ? DeltaKind::kExp
-                         : name == "softmax" ? DeltaKind::kSoftmax
-                                             : DeltaKind::kRound;
-  return delta_kernel(kind, static_cast<size_t>(c.head_dim), c.round == "int" ? 1.0f : 100.0f,
+  return delta_kernel(delta_kind(name), static_cast<size_t>(c.head_dim), c.round == "int" ? 1.0f : 100.0f,
                       c.straight_through);
 }
 

@@ -4,11 +4,7 @@
 namespace braid {
 namespace {
 
-FastWeightConfig defaults() {
-  FastWeightConfig c;
-
-  return c;
-}
+FastWeightConfig defaults() { return {}; }
 
 }  // namespace
 

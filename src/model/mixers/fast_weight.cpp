@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/short_conv/short_conv.h"
+#include "model/mixers/heads.h"
 
 namespace braid {
 
@@ -303,18 +304,12 @@ void validate(FastWeightConfig c, const Json& settings, const std::string& where
   const auto problem = [&](const char* field, const std::string& what, const std::string& fix) {
     problems.push_back({where + "." + field, what, fix});
   };
-  if (c.head_dim == 0 && model.d_model % c.heads != 0)
-    problem("heads", fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
-            "give a divisor, or set head_dim");
+  check_rotated(check_head_dim(c.heads, c.head_dim, where, model, problems), c.rope_theta, where, problems);
   const Dims d = dims_of(c, model);
   if (d.heads % d.key_heads != 0)
     problem("key_heads", fmt::format("{} does not divide heads {}", d.key_heads, d.heads),
             "give a divisor of heads");
-  if (d.dk > kFastWeightMaxDim || d.dk == 0)
-    problem("head_dim", fmt::format("comes out at {}", d.dk), "choose heads so that it is from 1 to 512");
   if (c.conv == 1) problem("conv", "is 1", "give 2 to 8 taps, or 0 for none");
-  if (c.rope_theta > 0 && d.dk % 2 != 0)
-    problem("rope_theta", fmt::format("needs an even head_dim, not {}", d.dk), "change heads or head_dim");
   if (c.normalise && c.rule.write != "additive")
     problem("normalise", "is true with the delta rule", "set write to additive");
   if (c.steps > 1 && c.rule.write != "delta")

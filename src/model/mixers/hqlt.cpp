@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "model/mixers/attend.h"
+#include "model/mixers/heads.h"
 #include "model/mixers/fast_weight.h"
 
 namespace braid {
@@ -46,14 +47,7 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
   const auto problem = [&](const char* field, const std::string& what, const std::string& fix) {
     problems.push_back({where + "." + field, what, fix});
   };
-  if (c.head_dim == 0 && model.d_model % c.heads != 0)
-    problem("heads", fmt::format("{} does not divide d_model {}", c.heads, model.d_model),
-            "give a divisor, or set head_dim");
-  const int64_t dh = head_dim(c, model);
-  if (dh < 1 || dh > static_cast<int64_t>(kFastWeightMaxDim))
-    problem("head_dim", fmt::format("comes out at {}", dh), "choose heads so that it is from 1 to 512");
-  if (c.rope_theta > 0 && dh % 2 != 0)
-    problem("rope_theta", fmt::format("needs an even head_dim, not {}", dh), "change heads or head_dim");
+  check_rotated(check_head_dim(c.heads, c.head_dim, where, model, problems), c.rope_theta, where, problems);
   if (c.conv == 1) problem("conv", "is 1", "give 2 to 8 taps, or 0 for none");
   if (c.rule.decay == "forget")
     problem("decay", "is forget, which makes keys that attention cannot use", "choose another decay");
