@@ -13,7 +13,6 @@ import json
 import math
 import statistics
 import sys
-import time
 
 import common
 from common import log
@@ -93,17 +92,6 @@ def build_peer(torch, attend):
     return step
 
 
-def times(step, count):
-    """Seconds of `count` runs, after one that warms up."""
-    step()
-    seconds = []
-    for _ in range(count):
-        start = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
 def fastest_variant(torch, window):
     tried, steps, first = {}, {}, None
     for name, attend in variants(torch, window).items():
@@ -113,7 +101,7 @@ def fastest_variant(torch, window):
             first = output if first is None else first
             if (output - first).abs().max() > 1e-4:
                 sys.exit(f"the peer's variant {name} gives other numbers than the first")
-            tried[name], steps[name] = min(times(step, 2)), step
+            tried[name], steps[name] = min(common.times(step, 2)), step
         except RuntimeError as e:  # this build of PyTorch lacks it
             log(f"  {name}: not available ({str(e).splitlines()[0]})")
             continue
@@ -153,7 +141,7 @@ def main():
         variant, step, tried = fastest_variant(torch, CASES[name])
         peer, braid = [], []
         for i in range(args.rounds):
-            peer.append(statistics.median(times(step, args.steps)))
+            peer.append(statistics.median(common.times(step, args.steps)))
             if not args.peer_only:
                 braid.append(braid_round(args, name))
             log(f"round {i + 1}/{args.rounds}: torch {peer[-1] * 1e3:.1f} ms"

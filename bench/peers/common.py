@@ -8,6 +8,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
@@ -106,6 +107,17 @@ def braid_rows(command):
     if done.returncode:
         sys.exit(f"{' '.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def times(step, count):
+    """Seconds of `count` runs, after one that warms up."""
+    step()
+    seconds = []
+    for _ in range(count):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def spread(values):

@@ -14,7 +14,6 @@ import json
 import math
 import statistics
 import sys
-import time
 
 import common
 from common import log
@@ -61,7 +60,7 @@ CHOICES = {
 
 
 def build_peer(args, variant):
-    """Returns a function that runs one optimiser step and returns the loss."""
+    """Returns a function that runs one optimiser step."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -156,23 +155,11 @@ def build_peer(args, variant):
         loss.backward()
         nn.utils.clip_grad_norm_(params, 1.0, foreach=True)
         optimizer.step()
-        return loss.item()
+        if not math.isfinite(loss.item()):
+            sys.exit("the peer's loss is not finite: its time would mean nothing")
 
     step.parameters = sum(p.numel() for p in params)
     return step
-
-
-def times(step, count):
-    """Seconds of `count` steps, after one that warms up."""
-    step()
-    seconds = []
-    for _ in range(count):
-        start = time.perf_counter()
-        loss = step()
-        seconds.append(time.perf_counter() - start)
-        if not math.isfinite(loss):
-            sys.exit("the peer's loss is not finite: its time would mean nothing")
-    return seconds
 
 
 def fastest_variant(args):
@@ -184,7 +171,7 @@ def fastest_variant(args):
             if variant in tried:
                 continue
             try:
-                tried[variant] = min(times(build_peer(args, variant), 3))
+                tried[variant] = min(common.times(build_peer(args, variant), 3))
             except RuntimeError as e:  # this build of PyTorch lacks it
                 log(f"  {name}={value}: not available ({str(e).splitlines()[0]})")
                 continue
@@ -233,7 +220,7 @@ def main():
 
     peer, braid = [], []
     for i in range(args.rounds):
-        seconds = statistics.median(times(step, args.steps))
+        seconds = statistics.median(common.times(step, args.steps))
         peer.append((seconds, per_step / seconds))
         if not args.peer_only:
             braid.append(braid_round(args))
