@@ -13,6 +13,9 @@ struct MixerEntry {
                    std::vector<Problem>& problems);
   std::unique_ptr<Mixer> (*make)(const Json& settings, const ModelConfig& model, Declare declare);
   std::vector<FieldDoc> (*fields)();
+  // Every setting but the type: defaults filled in, and zeros that stand for values that follow from others
+  // replaced by these. Two mixers with the same settings compute the same.
+  Json (*complete)(const Json& settings, const ModelConfig& model);
 };
 
 std::span<const MixerEntry> all_mixers();
