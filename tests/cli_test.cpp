@@ -216,6 +216,36 @@ TEST(Cli, ListsAndTablesPrint) {
   EXPECT_NE(run_braid({"info", "--model", model()}).out.find("parameters"), std::string::npos);
 }
 
+TEST(Cli, ASavedStateGoesOn) {
+  const TempDir dir;
+  const auto logits = [&](const std::string& ids, const std::vector<std::string>& more) {
+    std::vector<std::string> args{"logits", "--model", model(), "--tokens", ids, "--out", dir / "l"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return slurp(dir / "l");
+  };
+  logits("1,0,1,1,0", {"--save-state", dir / "s"});
+  const std::string next = logits("1,1", {"--load-state", dir / "s", "--save-state", dir / "s7"});
+  logits("1,0,1,1,0,1,1", {"--split", "5,2", "--save-state", dir / "whole"});
+  EXPECT_EQ(slurp(dir / "s7"), slurp(dir / "whole"));
+  EXPECT_NE(next, logits("1,1", {}));
+  const auto generate = [&](const std::string& ids, const std::vector<std::string>& more) {
+    std::vector<std::string> args{"generate", "--model",  model(),        "--tokens",
+                                  ids,        "--greedy", "--max-tokens", "5"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.out;
+  };
+  const std::string all = generate("1,0,1,1,0,1,1", {});
+  generate("1,0,1,1,0", {"--save-state", dir / "prompt"});
+  EXPECT_EQ(slurp(dir / "prompt"), slurp(dir / "s"));
+  EXPECT_EQ(generate("1,1", {"--load-state", dir / "prompt"}), all);
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--load-state", dir / "l"}), 1,
+               {"not a saved state"});
+}
+
 // verify itself forces every implementation of every op; what is left is the choice a plain machine makes.
 TEST(Cli, VerifyPassesWithAndWithoutWideInstructions) {
   for (const RunOptions& options : {RunOptions{}, RunOptions{.env = {"BRAID_ISA=base"}}}) {

@@ -37,23 +37,24 @@ const Number* pointer(const Exact::Numbers& x) { return x.empty() ? nullptr : x.
 
 // ---- Memory
 
+Exact::Page* Exact::page(uintptr_t number) const {
+  if (number != last_number_) {
+    const auto found = pages_.find(number);
+    last_number_ = number, last_ = found == pages_.end() ? nullptr : found->second.get();
+  }
+  return last_;
+}
+
 Exact::Numbers Exact::get(In m) const {
   Numbers out;
   if (!m.data) return out;
   out.reserve(m.count());
-  for (size_t r = 0; r < m.rows; ++r) {
-    const Page* page = nullptr;
-    uintptr_t number = 0;
+  for (size_t r = 0; r < m.rows; ++r)
     for (size_t c = 0; c < m.cols; ++c) {
-      const uintptr_t at = reinterpret_cast<uintptr_t>(m.row(r) + c) / sizeof(float);
-      if (c == 0 || at / kPage != number) {
-        number = at / kPage;
-        const auto found = pages_.find(number);
-        page = found == pages_.end() ? nullptr : found->second.get();
-      }
-      out.push_back(page && page->known[at % kPage] ? page->numbers[at % kPage] : Number(m.row(r)[c]));
+      const uintptr_t at = index(m.row(r) + c);
+      const Page* p = page(at / kPage);
+      out.push_back(p && p->known[at % kPage] ? p->numbers[at % kPage] : Number(m.row(r)[c]));
     }
-  }
   return out;
 }
 
@@ -61,20 +62,19 @@ void Exact::set(In m, const Numbers& numbers) {
   check(numbers.size() == m.count(), "Exact::set: another count");
   for (size_t r = 0; r < m.rows; ++r)
     for (size_t c = 0; c < m.cols; ++c) {
-      const uintptr_t at = reinterpret_cast<uintptr_t>(m.row(r) + c) / sizeof(float);
-      std::unique_ptr<Page>& page = pages_[at / kPage];
-      if (!page) page = std::make_unique<Page>();
-      page->numbers[at % kPage] = numbers[r * m.cols + c];
-      page->known[at % kPage] = true;
+      const uintptr_t at = index(m.row(r) + c);
+      Page* p = page(at / kPage);
+      if (!p) p = last_ = (pages_[at / kPage] = std::make_unique<Page>()).get();
+      p->numbers[at % kPage] = numbers[r * m.cols + c];
+      p->known[at % kPage] = true;
     }
 }
 
 void Exact::forget(In m) {
   for (size_t r = 0; r < m.rows; ++r)
     for (size_t c = 0; c < m.cols; ++c) {
-      const uintptr_t at = reinterpret_cast<uintptr_t>(m.row(r) + c) / sizeof(float);
-      if (const auto page = pages_.find(at / kPage); page != pages_.end())
-        page->second->known[at % kPage] = false;
+      const uintptr_t at = index(m.row(r) + c);
+      if (Page* p = page(at / kPage)) p->known[at % kPage] = false;
     }
 }
 

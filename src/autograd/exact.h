@@ -85,7 +85,12 @@ class Exact {
     std::array<Number, kPage> numbers;
     std::bitset<kPage> known;
   };
+  static uintptr_t index(const float* p) { return reinterpret_cast<uintptr_t>(p) / sizeof(float); }
+  Page* page(uintptr_t number) const;  // null if there is none
+
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
+  mutable uintptr_t last_number_ = 0;  // the page that was looked for last
+  mutable Page* last_ = nullptr;
   Number loss_ = 0;
 };
 

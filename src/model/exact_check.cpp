@@ -8,7 +8,8 @@ namespace braid {
 
 using Number = Exact::Number;
 
-ExactCheck::ExactCheck(Model& model, const LossBatch& batch) : model_(model), batch_(batch) {
+ExactCheck::ExactCheck(Model& model, const LossBatch& batch, const Rng* dropout)
+    : model_(model), batch_(batch), dropout_(dropout) {
   for (size_t i = 0; i < batch.targets.size(); ++i)
     if (batch.targets[i] >= 0)
       rows_.push_back(static_cast<uint32_t>(i)), targets_.push_back(batch.targets[i]);
@@ -30,7 +31,7 @@ Number ExactCheck::run(std::span<const double> direction, Number h) const {
   Arena arena;
   Exact exact;
   set_params(exact, direction, h);
-  Exec exec({.arena = &arena, .params = &model_.params(), .exact = &exact});
+  Exec exec({.arena = &arena, .params = &model_.params(), .dropout_rng = dropout_, .exact = &exact});
   const Var x = model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets}, rows_);
   linear_cross_entropy(exec, x, model_.head(), targets_, weights_);
   return exact.loss();
@@ -63,7 +64,11 @@ std::vector<float> ExactCheck::f32_gradient() const {
   Arena arena;
   Tape tape(arena);
   std::vector<float> grads(model_.params().block_size());
-  Exec exec({.arena = &arena, .params = &model_.params(), .grads = grads.data(), .tape = &tape});
+  Exec exec({.arena = &arena,
+             .params = &model_.params(),
+             .grads = grads.data(),
+             .tape = &tape,
+             .dropout_rng = dropout_});
   const Var x = model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets}, rows_);
   linear_cross_entropy(exec, x, model_.head(), targets_, weights_);
   tape.backward();

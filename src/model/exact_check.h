@@ -25,7 +25,8 @@ struct LossBatch {
 
 class ExactCheck {
  public:
-  ExactCheck(Model& model, const LossBatch& batch);
+  // With a stream, dropout is on: always the same mask.
+  ExactCheck(Model& model, const LossBatch& batch, const Rng* dropout = nullptr);
 
   CheckRow logits() const;  // f32 against exact, all tokens
   // `grads`: the gradient of the loss, a block like the parameters'. For every parameter by itself: a random
@@ -45,6 +46,7 @@ class ExactCheck {
 
   Model& model_;
   LossBatch batch_;
+  const Rng* dropout_;
   std::vector<uint32_t> rows_;  // supervised
   std::vector<int32_t> targets_;
   std::vector<float> weights_;
