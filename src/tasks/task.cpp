@@ -44,9 +44,17 @@ std::string Task::show(const Sample& sample) const {
 }
 
 std::string Task::show_in_place(const Sample& sample) const {
+  constexpr size_t kLongRun = 4;
   std::string text;
-  for (size_t i = 0; i < sample.tokens.size(); ++i) {
+  for (size_t i = 0, run; i < sample.tokens.size(); i += run) {
+    const auto same = [&](size_t j) {  // as token i, and nothing asked at either
+      return j < sample.tokens.size() && sample.tokens[j] == sample.tokens[i] &&
+             sample.targets[i] == kUnsupervised && sample.targets[j] == kUnsupervised;
+    };
+    for (run = 1; same(i + run);) ++run;
+    if (run < kLongRun) run = 1;
     text += (i ? " " : "") + token_text(sample.tokens[i]);
+    if (run > 1) text += fmt::format("x{}", run);
     if (sample.targets[i] != kUnsupervised) text += ":" + token_text(sample.targets[i]);
   }
   return text;

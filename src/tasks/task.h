@@ -69,7 +69,7 @@ class Task {
   virtual std::string show(const Sample& sample) const;
 
  protected:
-  // "a:b c d:e": tokens, each with its answer if it has one.
+  // "a:b c d:e _x9": tokens, each with its answer if it has one; many equal ones without are counted.
   std::string show_in_place(const Sample& sample) const;
 };
 

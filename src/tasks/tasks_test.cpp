@@ -318,6 +318,28 @@ TEST(Tasks, ShowReadsLikeTheTask) {
   EXPECT_EQ((*parity)->show({{2, 1, 2, 2}, {-1, -1, -1, 2}}), "1 0 1 1 -> 1");
   EXPECT_EQ((*copy)->show({{2, 4, 1, 2}, {-1, -1, 2, 4}}), "a c | -> a c");
   EXPECT_EQ((*wide)->show({{31, 1}, {-1, 31}}), "29 | -> 29");
+  const auto show = [](const char* name, const std::vector<std::string>& settings, const Sample& sample) {
+    return (*make_task(name, settings))->show(sample);
+  };
+  EXPECT_EQ(show("mod-arith", {}, {{8, 2, 6, 3, 9, 4}, {-1, -1, -1, -1, -1, 9}}), "3 - 1 * 4 = -> 4");
+  EXPECT_EQ(show("mod-arith-brackets", {}, {{8, 6, 2, 9, 10}, {-1, -1, -1, -1, 3}}), "( - 2 ) = -> 3");
+  EXPECT_EQ(show("word-problem", {"group=S3"}, {{6, 1, 7, 2}, {-1, 1, 1, 3}}), "BOS 132:132 _:132 213:231");
+  EXPECT_EQ(show("swap-tracking", {}, {{3, 4}, {14, 14}}), "0-4:4 1-2:4");
+  EXPECT_EQ(show("reachability", {}, {{0, 33, 65}, {1025, 1024, 1024}}), "1:yes 2:no 3<2:no");
+  EXPECT_EQ(show("stress", {"objects=3", "width=3"}, {{0, 1, 2, 4}, {-1, -1, -1, 2}}), "0 .. 2 | 0-2:2");
+  EXPECT_EQ(show("mqar", {"vocabulary=32", "noise=true"},
+                 {{3, 18, 0, 0, 0, 0, 3, 0}, {-1, -1, -1, -1, -1, -1, 18, -1}}),
+            "k3 v2 _x4 k3:v2 _");
+  EXPECT_EQ(show("selective-copy", {"symbols=2"}, {{0, 3, 0, 0, 1, 15, 15}, {-1, -1, -1, -1, -1, 3, 1}}),
+            "(1) c (2) a -> c a");
+  EXPECT_EQ(show("induction", {}, {{2, 0, 5, 1, 0}, {-1, -1, -1, -1, 5}}), "b * e a * -> e");
+  EXPECT_EQ(
+      show("state-recall", {}, {{1, 2, 3, 6, 12, 4, 6, 10, 5, 6}, {-1, -1, -1, -1, -1, -1, -1, -1, -1, 2}}),
+      "0 1 INIT a @1 OPS a e QUERY a -> 1");
+  EXPECT_EQ(
+      show("pcr", {},
+           {{0, 2, 3, 11, 5, 6, 11, 7, 12, 8, 10, 44}, {-1, -1, -1, -1, -1, -1, -1, -1, -1, 10, 44, 4}}),
+      "BOS 1 T A0 V1 Q0 A0 Q1 A1 ASK -> P1 S1 V0");
 }
 
 TEST(Tasks, SmallestSettingsWork) {
@@ -326,6 +348,31 @@ TEST(Tasks, SmallestSettingsWork) {
   EXPECT_EQ(parity.train_sample(0).targets, parity.train_sample(0).tokens);  // one bit is its own parity
   const TaskSource copy = source_of("copy", {"train_max=1", "test_max=1", "symbols=2"});
   EXPECT_EQ(copy.train_sample(0).tokens.size(), 2u);
+  const std::vector<std::pair<const char*, std::vector<std::string>>> smallest{
+      {"mod-arith", {"train_max=3", "test_min=3", "test_max=3"}},
+      {"mod-arith-brackets", {"train_max=3", "test_min=3", "test_max=3"}},
+      {"word-problem", {"train_length=1", "test_length=1", "group=S3"}},
+      {"swap-tracking", {"train_length=1", "test_length=1", "objects=2"}},
+      {"reachability", {"train_length=2", "test_length=2"}},
+      {"stress", {"objects=2", "width=2", "train_length=3", "test_length=3"}},
+      {"mqar", {"train_length=4", "test_length=4", "train_pairs=1", "test_pairs=1", "vocabulary=4"}},
+      {"selective-copy", {"train_length=1", "test_length=1", "symbols=1", "vocabulary=4"}},
+      {"induction", {"train_length=4", "test_min=4", "test_max=4", "vocabulary=3"}},
+      {"state-recall", {"train_length=5", "test_length=5"}},
+      {"pcr",
+       {"train_max=1", "test_min=1", "test_max=1", "train_pairs=4", "test_pairs=4", "address_bits=2"}}};
+  for (const auto& [name, settings] : smallest) {
+    const TaskSource source = source_of(name, settings);
+    std::vector<Metric> all = source.task().metrics();
+    for (uint64_t i = 0; i < 50; ++i) {
+      const Sample s = source.train_sample(i);
+      EXPECT_GT(count_supervised(s.targets), 0u) << name;
+      source.task().measure({s.tokens, s.targets, s.targets}, all);
+    }
+    EXPECT_EQ(all[0].value(), 1) << name;
+    EXPECT_GT(source.task().chance(), 0) << name;
+    EXPECT_LE(source.task().chance(), 1) << name;
+  }
 }
 
 TEST(Tasks, AnUnknownTaskGetsASuggestion) {
@@ -352,6 +399,32 @@ TEST(Tasks, HostileSettingsListEveryProblem) {
   for (const char* part : {"30 is more than train_max 20; set train_max=30", "50 is more than test_max 40",
                            "symbols: is 1; use 2 .. 65536"})
     EXPECT_NE(crossed.error().what.find(part), std::string::npos) << part << "\n" << crossed.error().what;
+
+  const auto problems = [](const char* name, const std::vector<std::string>& settings) {
+    const auto task = make_task(name, settings);
+    return task ? "" : task.error().what;
+  };
+  const std::vector<std::tuple<const char*, std::vector<std::string>, const char*>> wrong{
+      {"mqar", {"train_pairs=17"}, "17 pairs need a length of 68; use at most 16"},
+      {"mqar", {"test_length=65"}, "test_length: is 65, which has no half; use 66"},
+      {"mqar", {"vocabulary=8"}, "has 3 keys, fewer than 4 pairs in train; use 10"},
+      {"mqar", {"mix=true", "vocabulary=500"}, "fewer than 256 pairs in test; use 514"},
+      {"reachability", {"train_length=31"}, "train_length: is 31, which has no half; use 32"},
+      {"stress", {"test_length=128"}, "128 leaves no swap after 128 writes; use 256"},
+      {"stress", {"width=8"}, "128 keys do not spread in 8 dimensions; use at most 64"},
+      {"selective-copy", {"train_length=10"}, "10 has no room for 16 symbols; use 16 or more"},
+      {"induction", {"test_max=1000"}, "1000 is no power of two; use 1024"},
+      {"induction", {"test_min=2048"}, "2048 is more than test_max 1024"},
+      {"word-problem", {"group=A5", "elements=swaps"}, "A5 has no such elements"},
+      {"word-problem", {"group=Z60", "elements=moved3"}, "Z60 has no such elements"},
+      {"word-problem", {"group=S6"}, "use S3, S4, A5, S5 or Z60"},
+      {"pcr", {"test_pairs=33"}, "33, which has no half"},
+      {"pcr", {"test_pairs=64"}, "64 pairs need as many addresses; there are 32"},
+      {"pcr", {"train_min=30"}, "30 is more than train_max 20"}};
+  for (const auto& [name, settings, part] : wrong)
+    EXPECT_NE(problems(name, settings).find(part), std::string::npos) << problems(name, settings);
+  const std::string both = problems("pcr", {"test_pairs=65", "train_min=30"});
+  EXPECT_EQ(std::ranges::count(both, '\n'), 3) << both;
 
   for (const char* value : {"", " 5", "5 ", "+5", "-5", "0x10", "5.0", "nan", "65537"})
     EXPECT_FALSE(make_task("parity", {std::string("test_max=") + value})) << value;
