@@ -1,9 +1,12 @@
 // The command line as a user meets it: right use, and every mistake with a clear message and exit code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "process.h"
 
@@ -46,6 +49,50 @@ TEST(Cli, HelpAndVersionWork) {
 
 TEST(Cli, TheReferenceInDocsIsCurrent) {
   EXPECT_EQ(run_braid({"--markdown"}).out, slurp(BRAID_SOURCE "/docs/cli.md")) << "run: make docs";
+}
+
+// Every "$ braid tasks ..." of docs/tasks.md prints what stands below it.
+TEST(Cli, TheSamplesInDocsAreCurrent) {
+  std::istringstream lines(slurp(BRAID_SOURCE "/docs/tasks.md"));
+  const std::string indent = "    ", prompt = indent + "$ braid ";
+  int commands = 0;
+  std::string line;
+  bool more = static_cast<bool>(std::getline(lines, line));
+  while (more) {
+    if (!line.starts_with(prompt)) {
+      more = static_cast<bool>(std::getline(lines, line));
+      continue;
+    }
+    std::istringstream words(line.substr(prompt.size()));
+    const std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
+    std::string shown;
+    while ((more = static_cast<bool>(std::getline(lines, line))) && line.starts_with(indent) &&
+           !line.starts_with(prompt))
+      shown += line.substr(indent.size()) + "\n";
+    EXPECT_EQ(run_braid(args).out, shown) << args[2];
+    ++commands;
+  }
+  EXPECT_GE(commands, 13);
+}
+
+TEST(Cli, TasksListShowAndTime) {
+  const Finished list = run_braid({"tasks", "--json"});
+  EXPECT_EQ(std::ranges::count(list.out, '\n'), 13) << list.err;
+  EXPECT_NE(list.out.find("\"headline\":\"first 500\""), std::string::npos);
+  const auto show = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tasks", "show", "parity", "--json", "--count", "2"});
+    return run_braid(more).out;
+  };
+  EXPECT_EQ(show({}), show({"--split", "train", "--seed", "0"}));
+  EXPECT_NE(show({}), show({"--split", "test"}));
+  EXPECT_NE(show({}), show({"--seed", "1"}));
+  EXPECT_NE(run_braid({"tasks", "time", "copy", "--count", "8"}).out.find("8 samples"), std::string::npos);
+  expect_error(run_braid({"tasks", "shw"}), 2, {"'shw'", "'show'"});
+  expect_error(run_braid({"tasks", "show"}), 2, {"which one"});
+  expect_error(run_braid({"tasks", "show", "parity", "--split", "tset"}), 2, {"tset", "train or test"});
+  expect_error(run_braid({"tasks", "show", "parity", "--count", "-1"}), 2, {"--count"});
+  expect_error(run_braid({"tasks", "show", "word-problem", "--set", "group=S6"}), 1,
+               {"S3, S4, A5, S5 or Z60"});
 }
 
 TEST(Cli, UnknownWordsNameTheNearest) {
