@@ -144,7 +144,7 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
       positions[i] = static_cast<int32_t>(first + i - in.offsets[s]);
   }
-  Var x = embedding(e, in.tokens, embedding_);
+  Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
   std::vector<LayerState*> states(in.states.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
