@@ -141,6 +141,14 @@ TEST(Cli, BenchTellsFormThreadsAndShare) {
   expect_error(run_braid({"bench", "kernels", "--threads", "1,x"}), 2, {"--threads", "'x'"});
   expect_error(run_braid({"bench", "kernels", "--threads", "5000"}), 2, {"--threads", "1024"});
   expect_error(run_braid({"bench", "train", "--threads", "1,2"}), 2, {"one number"});
+  expect_error(run_braid({"bench", "train", "--arch", "transformer,mambo"}), 2, {"mambo", "mamba"});
+  expect_error(run_braid({"bench", "train", "--precision", "f32,f8"}), 2, {"--precision", "f8"});
+  expect_error(run_braid({"bench", "train", "--length", "512,x"}), 2, {"--length", "'x'"});
+  const Finished train = run_braid({"bench", "train", "--arch", "transformer,gdn-h1", "--length", "16,32",
+                                    "--tokens", "64", "--rounds", "1", "--recompute", "--json"});
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(std::ranges::count(train.out, '\n'), 4);
+  EXPECT_NE(train.out.find("\"peak_memory_bytes\":"), std::string::npos);
 }
 
 TEST(Cli, OverridesReachTheConfig) {

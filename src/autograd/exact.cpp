@@ -104,10 +104,11 @@ void Exact::matmul(In a, In b, In c, Into into) {
 
 void Exact::rmsnorm_fwd(const RmsNormIn& in, In y) {
   const size_t n = y.cols / in.groups;
-  const Numbers x = get(in.x), w = get(vec(in.w, n)), z = get(in.z);
+  const size_t weights = in.weight_per_group ? y.cols : n;
+  const Numbers x = get(in.x), w = get(vec(in.w, weights)), z = get(in.z);
   Numbers out(y.count());
   for (size_t i = 0; i < out.size(); i += n)
-    ref::rmsnorm_fwd<Number>(&x[i], w.data(), z.empty() ? nullptr : &z[i], &out[i], nullptr, n, in.eps,
+    ref::rmsnorm_fwd<Number>(&x[i], &w[i % weights], z.empty() ? nullptr : &z[i], &out[i], nullptr, n, in.eps,
                              in.offset, {in.gate, in.order});
   set(y, out);
 }

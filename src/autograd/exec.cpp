@@ -113,7 +113,7 @@ void Tape::backward(Profile* profile) {
     if (node.out >= 0 && !slots_[node.out].written) continue;
     if (node.out >= 0 && !slots_[node.out].parts.empty()) complete(slots_[node.out]);
     {
-      const OpTimer timer(profile, node.op, true);
+      const OpTimer timer(node.op.empty() ? nullptr : profile, node.op, true);
       node.backward();
     }
     if (node.out < 0 || node.in_place) continue;

@@ -177,6 +177,7 @@ Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate
                      .w = e.weight(w).data,
                      .z = gate.z.v,
                      .groups = o.groups,
+                     .weight_per_group = o.weight_per_group,
                      .eps = o.eps,
                      .offset = o.offset,
                      .gate = gate.gate,

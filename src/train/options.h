@@ -21,6 +21,7 @@ struct TrainOptions {
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
   std::string schedule = "cosine", precision = "f32";
+  bool recompute = false;
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
   std::string run = "run";
@@ -53,6 +54,9 @@ struct TrainOptions {
     v("--eps", eps, "AdamW epsilon");
     v("--clip", clip, "limit of the gradient's norm; 0 = none");
     v("--precision", precision, "f32, or bf16: matrix products on bf16 operands with f32 sums");
+    v("--recompute", recompute,
+      "keep only the input of each layer and run it again for the gradient: less memory, more time, the same "
+      "bits");
     v("--seed", seed, "of initial weights, data order and dropout");
     v("--threads", threads, "threads; 0 = all cores. The result does not depend on it");
     v("--checkpoint-every", checkpoint_every, "steps between checkpoints");

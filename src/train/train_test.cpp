@@ -121,6 +121,7 @@ TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
       all.emplace_back("pattern.*.mixer.window=3");
       expect_exact(*make(small(arch, all), 17, arch), arch + (" " + variant[0]));
     }
+  expect_gradient(*make({"pattern.*.mixer.groups=2", kSmooth}, 17, "mamba2"), "mamba2 groups");
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{"pattern.*.mixer.strength=gate", "pattern.*.mixer.similarity=qk"},
         {"pattern.*.mixer.strength=gates", "pattern.*.mixer.kappa1=linear", "pattern.*.mixer.key_norm=l2"},
@@ -197,6 +198,74 @@ TEST_P(EveryPreset, ThreadsDoNotChangeABitOfTheGradient) {
   EXPECT_EQ(run(1, 1000), run(2, 1000));  // threads inside the ops
 }
 
+// Every place that has dropout at all.
+std::vector<std::string> dropout_everywhere(const std::string& arch) {
+  std::vector<std::string> all{"dropout=0.2", "embedding_dropout=0.1"};
+  const Result<Json> json = preset_config(arch, "tiny", 17);
+  for (size_t i = 0; i < (*json)["pattern"].size(); ++i) {
+    const std::string type = (*json)["pattern"][i]["mixer"]["type"];
+    if (type != "attention" && type != "deltaformer" && !type.starts_with("mamba"))
+      all.push_back("pattern." + std::to_string(i) + ".mixer.qkv_dropout=0.1");
+  }
+  return all;
+}
+
+// One sequence is long enough for states that forward keeps, several share a slice.
+Batch long_and_short() {
+  Batch b = ragged_batch(6, 12, 17);
+  const Batch one = ragged_batch(1, 400, 17, 3);
+  EXPECT_GT(one.tokens.size(), 140u);
+  b.append(one.tokens, one.targets);
+  return b;
+}
+
+struct Measured {
+  std::vector<float> grads;  // and the loss
+  size_t bytes;
+};
+Measured run_once(Model& model, const Batch& batch, const GradientOptions& options, int threads = 1) {
+  ThreadPool pool(threads);
+  Gradient g(model, pool, options);
+  const double loss = g.run(batch, 3).loss;
+  Measured r{{g.grads().begin(), g.grads().end()}, g.arena_bytes()};
+  r.grads.push_back(static_cast<float>(loss));
+  return r;
+}
+
+TEST_P(EveryPreset, RecomputingChangesNoBitOfTheGradient) {
+  const std::unique_ptr<Model> plain = make_preset(GetParam()),
+                               drops = make_preset(GetParam(), dropout_everywhere(GetParam()));
+  const Batch batch = long_and_short();
+  for (const Precision p : {Precision::kF32, Precision::kBf16})
+    for (Model* model : {plain.get(), drops.get()}) {
+      const Measured kept = run_once(*model, batch, {.precision = p, .slice_tokens = 30}),
+                     made = run_once(*model, batch, {.precision = p, .slice_tokens = 30, .recompute = true});
+      EXPECT_EQ(kept.grads, made.grads);
+      EXPECT_LT(made.bytes, kept.bytes);
+    }
+  const GradientOptions recompute{.slice_tokens = 1000, .recompute = true};
+  EXPECT_EQ(run_once(*drops, batch, recompute, 1).grads, run_once(*drops, batch, recompute, 2).grads);
+}
+
+TEST_P(EveryPreset, DropoutIsRandomByStepOnlyAndVanishesInEvaluation) {
+  const std::unique_ptr<Model> plain = make_preset(GetParam());
+  const Batch batch = ragged_batch(8, 12, 17);
+  ThreadPool pool(1);
+  Gradient without(*plain, pool, {});
+  const double loss = without.evaluate(batch).loss;
+  for (const std::string& place : dropout_everywhere(GetParam())) {
+    const std::unique_ptr<Model> model = make_preset(GetParam(), {place});
+    Gradient g(*model, pool, {});
+    EXPECT_EQ(g.evaluate(batch).loss, loss) << place;
+    EXPECT_EQ(g.run(batch, 1).loss, g.run(batch, 1).loss) << place;
+    EXPECT_NE(g.run(batch, 1).loss, g.run(batch, 2).loss) << place;
+    EXPECT_NE(g.run(batch, 1).loss, loss) << place;
+    EXPECT_EQ(run_once(*model, batch, {.slice_tokens = 1000}, 1).grads,
+              run_once(*model, batch, {.slice_tokens = 1000}, 2).grads)
+        << place;
+  }
+}
+
 std::string test_name(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   for (char& c : name)
@@ -220,6 +289,21 @@ TEST(Gradient, ThreadsAndSlicesOfLanesDoNotChangeABit) {
     EXPECT_EQ(run(1, 8, p), run(3, 8, p));  // lanes in parallel
     EXPECT_EQ(run(1, 2, p), run(5, 2, p));  // threads inside the ops
   }
+}
+
+// What is kept grows with the layers; what is made again does not, but for their inputs.
+TEST(Gradient, RecomputingKeepsOneLayerInMemory) {
+  const std::unique_ptr<Model> model = make({"n_layers=12"});
+  Batch batch;
+  const std::vector<int32_t> tokens(600, 1);
+  batch.append(tokens, tokens);
+  const size_t kept = run_once(*model, batch, {}).bytes,
+               made = run_once(*model, batch, {.recompute = true}).bytes;
+  EXPECT_GT(kept, 3 * made);
+  // Linear in the length.
+  batch.append(tokens, tokens);
+  const size_t twice = run_once(*model, batch, {.slice_tokens = 1200, .recompute = true}).bytes;
+  EXPECT_LT(twice, 2.1 * static_cast<double>(made));
 }
 
 TEST(Gradient, DropoutDependsOnTheStepAndVanishesInEvaluation) {

@@ -18,7 +18,8 @@ constexpr size_t kEvalBatch = 256;  // held-out sequences at a time
 
 GradientOptions gradient_options(const TrainOptions& o) {
   return {.precision = o.precision == "bf16" ? Precision::kBf16 : Precision::kF32,
-          .seed = static_cast<uint64_t>(o.seed)};
+          .seed = static_cast<uint64_t>(o.seed),
+          .recompute = o.recompute};
 }
 
 AdamWOptions adamw_options(const TrainOptions& o) {
