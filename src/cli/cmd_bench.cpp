@@ -213,27 +213,24 @@ int bench_train(const Options& o, int threads) {
 
 std::function<int()> define_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("what", o->what, "matmul, kernels or train")->required();
-  app.add_option("--only", o->only, "matmul, kernels: only cases whose name contains this");
-  app.add_option("--arch", o->arch, "train: architecture")->capture_default_str();
-  app.add_option("--size", o->size, "train: its size")->capture_default_str();
-  app.add_option("--config", o->config, "train: a config.json instead");
-  app.add_option("--set", o->set, "train: change one value of the config; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--d-model", o->d_model, "train: width instead of the size's; 0 = the size's")
-      ->capture_default_str();
-  app.add_option("--layers", o->layers, "train: layers instead of the size's")->capture_default_str();
-  app.add_option("--heads", o->heads, "train: heads instead of the size's")->capture_default_str();
-  app.add_option("--d-ff", o->d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model")
-      ->capture_default_str();
-  app.add_option("--batch", o->batch, "train: sequences per step")->capture_default_str();
-  app.add_option("--length", o->length, "train: tokens per sequence")->capture_default_str();
-  app.add_option("--vocab", o->vocab, "train: vocabulary")->capture_default_str();
-  app.add_option("--precision", o->precision, "train: f32 or bf16")->capture_default_str();
-  app.add_option("--rounds", o->rounds, "train: steps to time")->capture_default_str();
-  app.add_option("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2")
-      ->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line per case and number of threads");
+  OptionAdder add(app);
+  add.required("what", o->what, "matmul, kernels or train");
+  add("--only", o->only, "matmul, kernels: only cases whose name contains this");
+  add("--arch", o->arch, "train: architecture");
+  add("--size", o->size, "train: its size");
+  add("--config", o->config, "train: a config.json instead");
+  add("--set", o->set, "train: change one value of the config; may be repeated");
+  add("--d-model", o->d_model, "train: width instead of the size's; 0 = the size's");
+  add("--layers", o->layers, "train: layers instead of the size's");
+  add("--heads", o->heads, "train: heads instead of the size's");
+  add("--d-ff", o->d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model");
+  add("--batch", o->batch, "train: sequences per step");
+  add("--length", o->length, "train: tokens per sequence");
+  add("--vocab", o->vocab, "train: vocabulary");
+  add("--precision", o->precision, "train: f32 or bf16");
+  add("--rounds", o->rounds, "train: steps to time");
+  add("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2");
+  add("--json", o->json, "one JSON line per case and number of threads");
   return [o]() -> int {
     const Result<std::vector<int32_t>> asked = parse_ids(o->threads, "--threads");
     if (!asked) return wrong_use(asked.error());

@@ -53,14 +53,14 @@ int show(const Options& o) {
 
 std::function<int()> define_tasks(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("action", o->action, "list, or show NAME");
-  app.add_option("name", o->name, "the task to show");
-  app.add_option("--count", o->count, "samples to show")->capture_default_str();
-  app.add_option("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--seed", o->seed, "of the samples")->capture_default_str();
-  app.add_flag("--test", o->test, "held-out samples instead of training samples");
-  app.add_flag("--json", o->json, "one JSON line each");
+  OptionAdder add(app);
+  add("action", o->action, "list, or show NAME");
+  add("name", o->name, "the task to show");
+  add("--count", o->count, "samples to show");
+  add("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated");
+  add("--seed", o->seed, "of the samples");
+  add("--test", o->test, "held-out samples instead of training samples");
+  add("--json", o->json, "one JSON line each");
   return [o]() -> int {
     if (o->action == "list") return list(o->json);
     if (o->action != "show")
