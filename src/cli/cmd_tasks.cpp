@@ -105,16 +105,15 @@ int run(Options o) {
 
 std::function<int()> define_tasks(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("action", o->action,
-                 "list; show NAME: samples; time NAME: how long a batch of training samples takes");
-  app.add_option("name", o->name, "the task");
-  app.add_option("--count", o->count, "samples to show (3 if not given) or to time (1024)");
-  app.add_option("--split", o->split, "which samples to show: train, or test for held-out ones")
-      ->capture_default_str();
-  app.add_option("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--seed", o->seed, "of the samples")->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line each");
+  OptionAdder add(app);
+  add("action", o->action,
+      "list; show NAME: samples; time NAME: how long a batch of training samples takes");
+  add("name", o->name, "the task");
+  add("--count", o->count, "samples to show (3 if not given) or to time (1024); 0 = as usual");
+  add("--split", o->split, "which samples to show: train, or test for held-out ones");
+  add("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated");
+  add("--seed", o->seed, "of the samples");
+  add("--json", o->json, "one JSON line each");
   return [o] { return run(*o); };
 }
 

@@ -185,10 +185,11 @@ std::function<int()> define_verify(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("--model", o->model, "check this model folder only");
-  app.add_option("--arch", o->arch, "check a model of this architecture only");
-  app.add_option("--size", o->size, "its size")->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line per row");
+  OptionAdder add(app);
+  add("--model", o->model, "check this model folder only");
+  add("--arch", o->arch, "check a model of this architecture only");
+  add("--size", o->size, "its size");
+  add("--json", o->json, "one JSON line per row");
   return [o] { return run(o->model, o->arch, o->size, o->json); };
 }
 

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 
+#include "autograd/exact.h"
 #include "data/text.h"
 #include "io/file.h"
 #include "io/test_dir.h"
 #include "kernels/common/compare.h"
 #include "model/exact_check.h"
+#include "model/mixers/registry.h"
 #include "model/presets.h"
 #include "tasks/task_source.h"
 #include "train/trainer.h"
@@ -98,6 +100,52 @@ TEST(Gradient, IsExactForEveryVariant) {
         {"pattern.*.mlp.type=gelu"},
         {"pattern.*.mlp={\"type\":\"none\"}"}})
     expect_exact(*make(small("transformer", variant)), variant.empty() ? "plain" : variant[0]);
+}
+
+// docs/library.md shows this op.
+Var doubled(Exec& e, Var x) {
+  const Var y = e.result(x.v.rows, x.v.cols);
+  for (size_t r = 0; r < x.v.rows; ++r)
+    for (size_t c = 0; c < x.v.cols; ++c) y.v.row(r)[c] = 2 * x.v.row(r)[c];
+  if (Exact* exact = e.exact()) exact->add(x.v, x.v, y.v);
+  if (e.recording())
+    e.tape().record("doubled", y.slot, [&tape = e.tape(), x, y] {
+      const Mat<float> dy = tape.grad(y.slot);
+      const auto [dx, into] = tape.target(x.slot);
+      if (!dx.data) return;
+      for (size_t r = 0; r < dy.rows; ++r)
+        for (size_t c = 0; c < dy.cols; ++c)
+          dx.row(r)[c] = 2 * dy.row(r)[c] + (into == Into::kAdd ? dx.row(r)[c] : 0);
+    });
+  return y;
+}
+
+class Outside : public Mixer {
+ public:
+  struct Config {
+    template <class V>
+    void visit(V&) {}
+  };
+  Outside(const Config&, const ModelConfig& model, Declare declare)
+      : w_(declare.matrix("w.weight", 2 * model.d_model, model.d_model)),
+        o_(declare.matrix("o.weight", model.d_model, model.d_model, Init::kOutput)) {}
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const Var h = linear(e, call.x, w_);
+    const auto [a, b] = split<2>(e, h, {h.v.cols / 2, h.v.cols / 2});
+    return linear(e, add(e, doubled(e, a), add(e, b, doubled(e, a))), o_, call.residual);
+  }
+  double flops_per_token(int64_t) const override { return 0; }
+  StateSize state_size(int64_t) const override { return {}; }
+
+ private:
+  size_t w_, o_;
+};
+
+TEST(Gradient, FlowsThroughAMixerAndAnOpFromOutside) {
+  const Status added = register_mixer(mixer_entry<Outside>("outside", "of the test"));
+  ASSERT_TRUE(added) << added.error().what;
+  expect_exact(*make({"pattern.*.mixer={\"type\":\"outside\"}"}), "outside");
 }
 
 // The switches of the Gated DeltaNet ablation, and what no preset uses.
