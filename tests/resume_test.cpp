@@ -53,6 +53,25 @@ TEST(Resume, HybridsResumeBitForBit) {
   }
 }
 
+// Dropout draws from the step's own stream, recomputing keeps nothing between steps.
+TEST(Resume, DropoutAndRecomputingResumeBitForBit) {
+  const TempDir dir;
+  const std::vector<std::string> more{"--arch", "hqlt-sync",
+                                      "--set",  "dropout=0.1",
+                                      "--set",  "embedding_dropout=0.1",
+                                      "--set",  "pattern.*.mixer.qkv_dropout=0.1"};
+  const auto steps = [&](const std::string& name, const std::string& n, std::vector<std::string> extra) {
+    std::vector<std::string> c = more;
+    c.insert(c.end(), extra.begin(), extra.end());
+    c.insert(c.end(), {"--steps", n, "--schedule", "constant"});
+    return run_braid(command(dir / name, c)).code;
+  };
+  ASSERT_EQ(steps("whole", "28", {"--threads", "1"}), 0);
+  ASSERT_EQ(steps("parts", "14", {"--threads", "2", "--recompute"}), 0);
+  ASSERT_EQ(run_braid({"train", "--run", dir / "parts", "--resume", "--steps", "28", "--quiet"}).code, 0);
+  EXPECT_EQ(slurp(dir / "parts/model.safetensors"), slurp(dir / "whole/model.safetensors"));
+}
+
 TEST(Resume, KilledAtRandomMomentsEqualsUninterrupted) {
   const TempDir dir;
   const std::string run = dir / "killed";

@@ -47,7 +47,7 @@ OUT = [  # name, class, arch, settings, options of convert
      ['pattern=[{"mixer":{"type":"attention","qk_norm":"head","window":20},"mlp":{"type":"swiglu","d_ff":96}},'
       '{"mixer":{"type":"attention","qk_norm":"head"},"mlp":{"type":"swiglu","d_ff":96}}]'], []),
     ("mamba2", "Mamba2ForCausalLM", "mamba2", [NO_MLP], []),
-    ("mamba2, 2 groups", "Mamba2ForCausalLM", "mamba2", [NO_MLP, "pattern.*.mixer.groups=2", "tie_embeddings=true"], []),
+    ("mamba2, tied", "Mamba2ForCausalLM", "mamba2", [NO_MLP, "pattern.*.mixer.conv=3", "tie_embeddings=true"], []),
     ("delta_net", "DeltaNetForCausalLM", "deltanet", [], []),
     ("delta_net, switches", "DeltaNetForCausalLM", "deltanet",
      ["pattern.*.mixer.gate=silu", "pattern.*.mixer.negative_eigenvalues=true", "pattern.*.mixer.value_dim=24",
@@ -83,7 +83,7 @@ IN = [  # name, config class, its settings, how to save
     ("mistral", "MistralConfig", SIZE | MLP | {"sliding_window": 10}, {}),
     ("qwen3", "Qwen3Config", SIZE | MLP | {"head_dim": 16, "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}, {}),
     ("mamba2", "Mamba2Config", {"vocab_size": VOCAB, "hidden_size": 48, "num_hidden_layers": 3, "num_heads": 12, "head_dim": 8,
-                                "state_size": 20, "n_groups": 3}, {}),
+                                "state_size": 20, "n_groups": 1}, {}),
     ("qwen3_next", "Qwen3NextConfig", SIZE | MLP | EXPERTS | LINEAR | EPS | {"head_dim": 16, "mlp_only_layers": [1]}, {}),
     ("qwen3_5", "Qwen3_5TextConfig", SIZE | MLP | LINEAR | {"head_dim": 16, "tie_word_embeddings": True}, {}),
     ("qwen3_5 with vision", "Qwen3_5Config",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autograd/exact.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace braid {
@@ -112,7 +113,7 @@ void Tape::backward(Profile* profile) {
     if (node.out >= 0 && !slots_[node.out].written) continue;
     if (node.out >= 0 && !slots_[node.out].parts.empty()) complete(slots_[node.out]);
     {
-      const OpTimer timer(profile, node.op, true);
+      const OpTimer timer(node.op.empty() ? nullptr : profile, node.op, true);
       node.backward();
     }
     if (node.out < 0 || node.in_place) continue;
@@ -128,6 +129,8 @@ void Tape::clear() {
   nodes_.clear();
   free_.clear();
 }
+
+void Exec::forget_exact(Mat<const float> m) const { o_.exact->forget(m); }
 
 void PackedParams::refresh(const ParamSet& params, Par par) {
   constexpr size_t kAlign = 16;  // floats in a cache line

@@ -77,6 +77,7 @@ class Tape {
   int new_part(int slot, size_t begin, size_t end);
 
   // `backward` runs when the gradient of slot `out` is complete; it is dropped if nothing contributed to it.
+  // Without a name it is not timed: what it runs is.
   void record(std::string_view op, int out, std::function<void()> backward);
   // For an op that changed the value of `slot` in place: `backward` changes its gradient in place, too.
   void record_in_place(std::string_view op, int slot, std::function<void()> backward);
@@ -134,6 +135,8 @@ class PackedParams {
   Tensor memory_;
 };
 
+class Exact;
+
 class Exec {
  public:
   struct Options {
@@ -148,16 +151,28 @@ class Exec {
     Profile* profile = nullptr;
     const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
     uint64_t dropout_index = 0;        // substream of this pass; each site takes the next
+    Exact* exact = nullptr;            // every op runs there, too: see exact.h
+    bool recompute = false;            // layers run again in backward instead of keeping what it needs
   };
   explicit Exec(const Options& o) : o_(o) {}
 
+  // The same executor with another tape, and back: `after` is where the numbering of dropout sites goes on.
+  Exec on(Tape& tape) const {
+    Exec e = *this;
+    e.o_.tape = &tape;
+    return e;
+  }
+  void go_on(const Exec& after) { dropout_site_ = after.dropout_site_; }
+
   bool recording() const { return o_.tape != nullptr; }
+  bool recompute() const { return o_.recompute; }
   Tape& tape() const { return *o_.tape; }
   Arena& arena() const { return *o_.arena; }
   const Par& par() const { return o_.par; }
   Precision precision() const { return o_.precision; }
   Profile* profile() const { return o_.profile; }
   const Rng* dropout_rng() const { return o_.dropout_rng; }
+  Exact* exact() const { return o_.exact; }
   uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
 
   Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
@@ -175,10 +190,14 @@ class Exec {
 
   // A result: memory from the arena, and a slot if its gradient can matter.
   Var result(size_t rows, size_t cols, bool needs_grad = true) const {
-    return {o_.arena->mat(rows, cols), recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
+    const Mat<float> m = o_.arena->mat(rows, cols);
+    if (o_.exact) forget_exact(m);
+    return {m, recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
   }
 
  private:
+  void forget_exact(Mat<const float> m) const;
+
   Options o_;
   uint32_t dropout_site_ = 0;
 };

@@ -1,7 +1,9 @@
 // Ops that remember: convolution, scan, delay and fast weights.
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
+#include "autograd/exact.h"
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
 #include "kernels/common/ragged.h"
@@ -45,6 +47,7 @@ class StateBlock {
 
 void check_states(const Exec& e, std::span<float* const> states) {
   check(states.empty() || !e.recording(), "gradients through a state are not recorded");
+  check(states.empty() || !e.exact(), "Exact carries no states");
 }
 
 }  // namespace
@@ -62,6 +65,8 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
       else
         std::copy_n(states[s] + i * width, width, y.v.row(begin + i));
     for (size_t i = by; i < n; ++i) std::copy_n(x.v.row(begin + i - by), width, y.v.row(begin + i));
+    if (Exact* exact = e.exact(); exact && n > by)
+      exact->copy(x.v.row_range(begin, begin + n - by), y.v.row_range(begin + by, begin + n));
     if (states.empty()) continue;
     std::copy(states[s] + early * width, states[s] + by * width, states[s]);
     for (size_t i = 0; i < early; ++i)
@@ -108,6 +113,7 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                        .l2_dim = o.l2_dim,
                        .l2_channels = o.l2_channels};
   short_conv_fwd(in, y.v, block.data(), e.par());
+  if (Exact* exact = e.exact()) exact->short_conv_fwd(in, y.v);
   if (e.recording())
     e.tape().record("short conv", y.slot, [e, in, x, y, w] {
       Tape& t = e.tape();
@@ -124,10 +130,11 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
   const Mat<const float> a_log = e.weight(v.a_log);
   const size_t channels = a_log.rows, state = a_log.cols, count = a_log.count();
   // A = -exp(A_log) is the decay of a step of length one.
-  const Mat<float> A = e.arena().mat(1, count), one = e.arena().mat(1, count);
+  const Mat<float> A = e.result(1, count, false).v, one = e.result(1, count, false).v;
   std::fill_n(one.data, count, 1.0f);
   const DecayIn unit{.dt = one, .a_log = a_log.data, .heads = count};
   decay_fwd(unit, A, e.par());
+  if (Exact* exact = e.exact()) exact->decay_fwd(unit, A);
   const Var y = e.result(v.x.v.rows, channels);
   if (!states.empty() && single_tokens(offsets)) {
     selective_scan_step({.x = v.x.v,
@@ -150,6 +157,7 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                            .offsets = offsets,
                            .h0 = block.data()};
   selective_scan_fwd(in, y.v, block.data(), e.par());
+  if (Exact* exact = e.exact()) exact->selective_scan_fwd(in, y.v);
   if (e.recording())
     e.tape().record("selective scan", y.slot, [e, in, unit, v, y, channels, state, count] {
       Tape& t = e.tape();
@@ -210,6 +218,7 @@ Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
     e.arena().release(mark);
   }
   in.s0 = {};
+  if (Exact* exact = e.exact()) exact->fast_weight_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("fast weight", o.slot, [e, s, in, v, o, every, emitted] {
       Tape& t = e.tape();
@@ -231,20 +240,162 @@ Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
 
 namespace {
 
-// One chunk of one sequence.
-struct Chunk {
-  size_t begin, end;
-  const float* read;   // the state before the chunk, which its tokens read; null: zeros
-  const float* write;  // the state that its tokens go on to write; null: zeros
-  float* after;        // where that leads
-};
-
 // A matrix of equal rows: all zeros.
 Mat<const float> zero_rows(const float* zeros, size_t rows, size_t cols) { return {zeros, rows, cols, 0}; }
+
+// A chunk of a sequence, and the state before it, which its tokens read: the index among all states kept, or
+// none in a sequence's first chunk, where it is zero.
+struct Reading {
+  size_t begin, end, state;
+};
+constexpr size_t kNoState = SIZE_MAX;
+
+// Whole sequences: one pass writes everything and keeps the state after every chunk; what tokens read of
+// those are matrix products.
+Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
+                   std::span<const uint32_t> offsets) {
+  const size_t size = s.value_heads * s.dk * s.dv, n = v.q.v.rows;
+  const std::span<float> zeros = e.arena().take<float>(std::max(s.key_heads * s.dk, s.value_heads * s.dv));
+  std::ranges::fill(zeros, 0.0f);
+  FastWeightIn in = inputs(s, v, offsets);
+  in.q = zero_rows(zeros.data(), n, s.key_heads * s.dk);  // the pass reads nothing
+
+  std::vector<Reading> chunks;
+  std::vector<size_t> first;  // each sequence's first state
+  size_t total = 0;
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    first.push_back(total);
+    for (size_t at = offsets[i]; at < offsets[i + 1]; at += chunk)
+      chunks.push_back({at, std::min<size_t>(offsets[i + 1], at + chunk),
+                        at == offsets[i] ? kNoState : total + (at - offsets[i]) / chunk - 1});
+    total += (offsets[i + 1] - offsets[i]) / chunk;
+  }
+  float* const kept = e.arena().take<float>(total * size).data();
+  const Var o = e.result(n, s.value_heads * s.dv);
+  {
+    std::vector<float*> to;
+    for (const size_t at : first) to.push_back(kept + at * size);
+    const Arena::Mark mark = e.arena().mark();
+    fast_weight_fwd(s, in, o.v, {}, e.par(), e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())),
+                    {chunk, to});
+    e.arena().release(mark);
+  }
+  // Columns of a value head, or of the key head that it reads.
+  const auto values = [s](auto m, size_t h) { return m.col_range(h * s.dv, (h + 1) * s.dv); };
+  const auto keys = [s](auto m, size_t h) {
+    const size_t at = h / (s.value_heads / s.key_heads) * s.dk;
+    return m.col_range(at, at + s.dk);
+  };
+  const auto state = [s, size](auto* states, size_t i, size_t h) {
+    return Mat(states + i * size + h * s.dk * s.dv, s.dk, s.dv);
+  };
+  e.par().tasks(chunks.size() * s.value_heads, [&](size_t i) {
+    const size_t h = i % s.value_heads;
+    const Reading& c = chunks[i / s.value_heads];
+    if (c.state == kNoState) return;  // zeros, which the pass has left there
+    matmul(MatmulForm::kNN, keys(v.q.v.row_range(c.begin, c.end), h), state(kept, c.state, h),
+           values(o.v.row_range(c.begin, c.end), h), Into::kOverwrite);
+  });
+  map_fwd({.x = o.v, .scale = s.scale}, o.v, e.par());
+  if (!e.recording()) return o;
+
+  e.tape().record(
+      "fast weight chunks", o.slot,
+      [e, s, in, v, o, chunk, chunks, first, total, kept, size, n, zeros, values, keys, state] {
+        Tape& t = e.tape();
+        const Mat<float> d = t.grad(o.slot);
+        map_fwd({.x = d, .scale = s.scale}, d, e.par());
+        const Overwrite dq(t, v.q), dk(t, v.k), dv(t, v.v);
+        std::optional<Overwrite> dg, dbeta;
+        FastWeightGrad grad{.dq = dq, .dk = dk, .dv = dv, .dg = {}, .dbeta = {}, .ds0 = {}};
+        if (v.g.slot >= 0) grad.dg = dg.emplace(t, v.g);
+        if (v.beta.present()) grad.dbeta = dbeta.emplace(t, v.beta);
+        const Arena::Mark mark = e.arena().mark();
+        // What the tokens that read a state want of it; nothing of the one after a last, full chunk.
+        const std::span<float> dkept = e.arena().take<float>(total * size);
+        std::ranges::fill(dkept, 0.0f);
+        e.par().tasks(chunks.size() * s.value_heads, [&](size_t i) {
+          const size_t h = i % s.value_heads;
+          const Reading& c = chunks[i / s.value_heads];
+          if (c.state != kNoState)
+            matmul(MatmulForm::kTN, keys(v.q.v.row_range(c.begin, c.end), h),
+                   values(d.row_range(c.begin, c.end), h), state(dkept.data(), c.state, h), Into::kOverwrite);
+        });
+        std::vector<const float*> states, dstates;
+        for (const size_t at : first)
+          states.push_back(kept + at * size), dstates.push_back(dkept.data() + at * size);
+        const FastWeightKept from{.every = chunk, .states = states, .dstates = dstates};
+        fast_weight_bwd(s, in, zero_rows(zeros.data(), n, s.value_heads * s.dv), {}, grad,
+                        e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, e.par(), from)), e.par(),
+                        from);
+        // dq of the pass is that of zeros; this is of what was read. The value heads of a key head in turn.
+        const size_t group = s.value_heads / s.key_heads;
+        e.par().tasks(chunks.size() * s.key_heads, [&](size_t i) {
+          const Reading& c = chunks[i / s.key_heads];
+          const size_t head = i % s.key_heads * group;
+          const Mat<float> to = keys(dq.mat().row_range(c.begin, c.end), head);
+          if (c.state == kNoState)
+            for (size_t r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.cols, 0.0f);
+          else
+            for (size_t h = head; h < head + group; ++h)
+              matmul(MatmulForm::kNT, values(d.row_range(c.begin, c.end), h), state(kept, c.state, h), to,
+                     h == head ? Into::kOverwrite : Into::kAdd);
+        });
+        e.arena().release(mark);
+      });
+  return o;
+}
 
 FastWeightShape reading(FastWeightShape s) {
   s.decay = FastWeightDecay::kNone, s.write = FastWeightWrite::kAdditive;
   return s;
+}
+
+// Sequences that go on from a state, anywhere in a chunk: chunk by chunk, read and write.
+Var chunks_in_turn(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
+                   std::span<const int32_t> positions, std::span<const uint32_t> offsets,
+                   std::span<float* const> states) {
+  const size_t size = s.value_heads * s.dk * s.dv;
+  const FastWeightIn all = inputs(s, v, offsets);
+  const Var o = e.result(v.q.v.rows, s.value_heads * s.dv);
+  const Arena::Mark mark = e.arena().mark();
+  const std::span<float> zeros = e.arena().take<float>(std::max(s.key_heads * s.dk, s.value_heads * s.dv)),
+                         scratch = e.arena().take<float>(fast_weight_fwd_scratch(s, e.par()));
+  std::ranges::fill(zeros, 0.0f);
+  const Mat<float> unread = e.arena().mat(std::min(chunk, v.q.v.rows), s.value_heads * s.dv);
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    float* const read = states[i];
+    float* const write[] = {states[i] + size};
+    const float *const from_read[] = {read}, *const from_write[] = {write[0]};
+    for (size_t at = offsets[i]; at < offsets[i + 1];) {
+      const size_t phase = static_cast<size_t>(positions[at]) % chunk,
+                   end = std::min<size_t>(offsets[i + 1], at + chunk - phase), n = end - at;
+      const uint32_t bounds[] = {0, static_cast<uint32_t>(n)};
+      const auto part = [&](Mat<const float> m) { return m.data ? m.row_range(at, end) : m; };
+      fast_weight_fwd(reading(s),
+                      {.q = part(all.q),
+                       .k = zero_rows(zeros.data(), n, s.key_heads * s.dk),
+                       .v = zero_rows(zeros.data(), n, s.value_heads * s.dv),
+                       .g = {},
+                       .beta = {},
+                       .offsets = bounds,
+                       .s0 = from_read},
+                      o.v.row_range(at, end), {}, e.par());
+      fast_weight_fwd(s,
+                      {.q = zero_rows(zeros.data(), n, s.key_heads * s.dk),
+                       .k = part(all.k),
+                       .v = part(all.v),
+                       .g = v.g_head ? all.g : part(all.g),
+                       .beta = part(all.beta),
+                       .offsets = bounds,
+                       .s0 = from_write},
+                      unread.row_range(0, n), write, e.par(), scratch);
+      if (phase + n == chunk) std::copy_n(write[0], size, read);
+      at = end;
+    }
+  }
+  e.arena().release(mark);
+  return o;
 }
 
 }  // namespace
@@ -254,130 +405,9 @@ Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& 
                        std::span<float* const> states) {
   const OpTimer timer(e.profile(), "fast weight chunks", false);
   check_states(e, states);
-  const size_t size = s.value_heads * s.dk * s.dv, n = v.q.v.rows;
-  const FastWeightIn all = inputs(s, v, offsets);
-  const std::span<float> zeros = e.arena().take<float>(std::max(s.key_heads * s.dk, s.value_heads * s.dv));
-  std::ranges::fill(zeros, 0.0f);
-
-  // Chunk by chunk: write, and remember which state each chunk reads.
-  std::vector<Chunk> chunks;
-  std::vector<size_t> last(offsets.size());  // index of each sequence's last chunk + 1
-  const auto part = [all, s, zeros, constant = v.g_head != nullptr](const Chunk& c,
-                                                                    std::span<const uint32_t> bounds) {
-    FastWeightIn in = all;
-    in.q = zero_rows(zeros.data(), c.end - c.begin, s.key_heads * s.dk);
-    in.k = all.k.row_range(c.begin, c.end), in.v = all.v.row_range(c.begin, c.end);
-    if (all.g.data && !constant) in.g = all.g.row_range(c.begin, c.end);
-    if (all.beta.data) in.beta = all.beta.row_range(c.begin, c.end);
-    in.offsets = bounds;
-    return in;
-  };
-  const Mat<float> unread = e.arena().mat(chunk, s.value_heads * s.dv);
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-    const float *read = states.empty() ? nullptr : states[i],
-                *write = states.empty() ? nullptr : states[i] + size;
-    for (size_t at = offsets[i]; at < offsets[i + 1];) {
-      const size_t phase = static_cast<size_t>(positions[at]) % chunk;
-      Chunk c{at, std::min<size_t>(offsets[i + 1], at + chunk - phase), read, write, nullptr};
-      if (c.end < offsets[i + 1] || !states.empty()) {
-        c.after = e.arena().take<float>(size).data();
-        const uint32_t bounds[] = {0, static_cast<uint32_t>(c.end - c.begin)};
-        FastWeightIn in = part(c, bounds);
-        const float* from[] = {c.write};
-        float* to[] = {c.after};
-        in.s0 = from;
-        fast_weight_fwd(s, in, unread.row_range(0, c.end - c.begin), to, e.par());
-      }
-      write = c.after;
-      if ((phase + c.end - c.begin) % chunk == 0) read = c.after;
-      at = c.end;
-      chunks.push_back(c);
-    }
-    last[i] = chunks.size();
-  }
-
-  // All chunks read at once: sequences of their own that write nothing.
-  const std::span<uint32_t> bounds = e.arena().take<uint32_t>(chunks.size() + 1);
-  const std::span<const float*> starts = e.arena().take<const float*>(chunks.size());
-  for (size_t c = 0; c < chunks.size(); ++c)
-    bounds[c] = static_cast<uint32_t>(chunks[c].begin), starts[c] = chunks[c].read;
-  bounds[chunks.size()] = static_cast<uint32_t>(n);
-  const FastWeightIn read{.q = v.q.v,
-                          .k = zero_rows(zeros.data(), n, s.key_heads * s.dk),
-                          .v = zero_rows(zeros.data(), n, s.value_heads * s.dv),
-                          .g = {},
-                          .beta = {},
-                          .offsets = bounds,
-                          .s0 = starts};
-  const Var o = e.result(n, s.value_heads * s.dv);
-  fast_weight_fwd(reading(s), read, o.v, {}, e.par());
-
-  for (size_t i = 0; i < states.size(); ++i) {
-    if (offsets[i] == offsets[i + 1]) continue;
-    const Chunk& c = chunks[last[i] - 1];
-    const bool full = (static_cast<size_t>(positions[c.begin]) + c.end - c.begin) % chunk == 0;
-    const float* next = full ? c.after : c.read;  // may be where it has to go already
-    if (next != states[i]) std::copy_n(next, size, states[i]);
-    std::copy_n(c.after, size, states[i] + size);
-  }
-  if (!e.recording()) return o;
-
-  e.tape().record("fast weight chunks", o.slot, [e, s, v, o, read, chunks, size, n, zeros, part] {
-    Tape& t = e.tape();
-    const Overwrite dq(t, v.q), dk(t, v.k), dv(t, v.v);
-    std::optional<Overwrite> dg, dbeta;
-    if (v.g.slot >= 0) dg.emplace(t, v.g);
-    if (v.beta.present()) dbeta.emplace(t, v.beta);
-    // What nobody wants: gradients of the zeros.
-    const Mat<float> no_k = t.take(n, s.key_heads * s.dk), no_v = t.take(n, s.value_heads * s.dv);
-    const Arena::Mark mark = e.arena().mark();
-    const std::span<float> dread = e.arena().take<float>(chunks.size() * size);
-    std::vector<float*> dstates(chunks.size());
-    for (size_t c = 0; c < chunks.size(); ++c) dstates[c] = dread.data() + c * size;
-    {
-      const std::span<float> scratch =
-          e.arena().take<float>(fast_weight_bwd_scratch(reading(s), read.offsets, e.par()));
-      fast_weight_bwd(reading(s), read, t.grad(o.slot), {},
-                      {.dq = dq, .dk = no_k, .dv = no_v, .dg = {}, .dbeta = {}, .ds0 = dstates}, scratch,
-                      e.par());
-    }
-    // The writes, last chunk first. ds: gradient of the state after a chunk, which the next one reads and
-    // goes on to write.
-    const std::span<float> ds = e.arena().take<float>(size);
-    for (size_t c = chunks.size(); c-- > 0;) {
-      const Chunk& x = chunks[c];
-      const auto range = [&](Mat<float> m) { return m.row_range(x.begin, x.end); };
-      const auto clear = [&](Mat<float> m) {
-        for (size_t r = x.begin; r < x.end; ++r) std::fill_n(m.row(r), m.cols, 0.0f);
-      };
-      if (!x.after) {  // the last of its sequence: nobody reads what it writes
-        std::ranges::fill(ds, 0.0f);
-        clear(dk), clear(dv);
-        if (dg) clear(*dg);
-        if (dbeta) clear(*dbeta);
-      } else {
-        const Arena::Mark inner = e.arena().mark();
-        const uint32_t bounds[] = {0, static_cast<uint32_t>(x.end - x.begin)};
-        FastWeightIn in = part(x, bounds);
-        const float *from[] = {x.write}, *up[] = {ds.data()};
-        float* to[] = {ds.data()};
-        in.s0 = from;
-        const std::span<float> scratch = e.arena().take<float>(fast_weight_bwd_scratch(s, bounds, e.par()));
-        fast_weight_bwd(s, in, zero_rows(zeros.data(), x.end - x.begin, s.value_heads * s.dv), up,
-                        {.dq = range(no_k),
-                         .dk = range(dk),
-                         .dv = range(dv),
-                         .dg = dg ? range(*dg) : Mat<float>{},
-                         .dbeta = dbeta ? range(*dbeta) : Mat<float>{},
-                         .ds0 = to},
-                        scratch, e.par());
-        e.arena().release(inner);
-      }
-      for (size_t i = 0; i < size; ++i) ds[i] += dstates[c][i];
-    }
-    e.arena().release(mark);
-    t.put(no_k), t.put(no_v);
-  });
+  const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
+                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states);
+  if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
   return o;
 }
 
@@ -386,6 +416,7 @@ DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFo
                                std::span<const std::span<const KvSegment>> past) {
   const OpTimer timer(e.profile(), "delta former", false);
   check(past.empty() || !e.recording(), "gradients through a cache are not recorded");
+  check(past.empty() || !e.exact(), "Exact carries no states");
   const size_t n = v.q.v.rows, width = s.heads * s.dv;
   const DeltaFormerIn in{
       .q = v.q.v, .k = v.k.v, .v = v.v.v, .a = v.a.v, .b = v.b.v, .offsets = offsets, .past = past};
@@ -400,6 +431,7 @@ DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFo
   const Arena::Mark mark = e.arena().mark();
   delta_former_fwd(s, in, out, e.arena().take<float>(delta_former_fwd_scratch(s, offsets, e.par())), e.par());
   e.arena().release(mark);
+  if (Exact* exact = e.exact()) exact->delta_former_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("delta former", o.slot, [e, s, in, v, o, out] {
       Tape& t = e.tape();

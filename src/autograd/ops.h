@@ -30,8 +30,9 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual = {});
 
 struct NormOptions {
   float eps = 1e-6f;
-  float offset = 0;   // 1: zero-centred weights
-  size_t groups = 1;  // heads that share the weight
+  float offset = 0;               // 1: zero-centred weights
+  size_t groups = 1;              // heads that share the weight
+  bool weight_per_group = false;  // or have one each
 };
 // With a gate z: norm(x) * f(z), or norm(x * f(z)).
 struct NormGate {

@@ -1,23 +1,18 @@
 #include <algorithm>
-#include <numeric>
 
 #include "base/cpu.h"
+#include "cli/bench_train.h"
 #include "cli/cli.h"
 #include "cli/measure.h"
-#include "cli/setup.h"
 #include "kernels/registry.h"
-#include "model/presets.h"
-#include "train/gradient.h"
-#include "train/optimizer.h"
 
 namespace braid {
 namespace {
 
 struct Options {
-  std::string what, only, arch = "transformer", size = "tiny", config, precision = "f32", threads = "0";
-  std::vector<std::string> set;
-  int64_t batch = 32, length = 256, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0, rounds = 5;
+  std::string what, only, threads = "0";
   bool json = false;
+  TrainBench train;
 };
 
 // A wrong kernel has no speed.
@@ -101,139 +96,16 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
   return kOk;
 }
 
-int bench_train(const Options& o, int threads) {
-  std::vector<Problem> p;
-  const auto range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high)
-      p.push_back({name, fmt::format("is {}", value), fmt::format("give a number from {} to {}", low, high)});
-  };
-  range("--batch", o.batch, 1, 1'000'000), range("--length", o.length, 1, 100'000'000),
-      range("--vocab", o.vocab, 1, 1 << 24);
-  range("--rounds", o.rounds, 1, 100000), range("--d-model", o.d_model, 0, 1 << 20),
-      range("--layers", o.layers, 0, 10000), range("--heads", o.heads, 0, 4096),
-      range("--d-ff", o.d_ff, 0, 1 << 24);
-  if (o.precision != "f32" && o.precision != "bf16")
-    p.push_back({"--precision", "is '" + o.precision + "'", "give f32 or bf16"});
-  if (!p.empty()) return wrong_use(to_error("these options cannot be used", p));
-
-  TrainOptions t;
-  t.arch = o.arch, t.size = o.size, t.config = o.config, t.set = o.set;
-  Result<ModelConfig> config = make_config(t, o.vocab);
-  if (config && (o.d_model || o.layers || o.heads || o.d_ff) && o.config.empty()) {
-    const Size* size = find_size(o.size);
-    if (!size)
-      return wrong_use({"bench: --d-model, --layers, --heads and --d-ff change one of the general sizes",
-                        suggest(o.size, size_names())});
-    Dims dims = size->dims;
-    if (o.d_model) dims.d_model = o.d_model, dims.d_ff = 0;
-    if (o.layers) dims.n_layers = o.layers;
-    if (o.heads) dims.heads = o.heads;
-    if (o.d_ff) dims.d_ff = o.d_ff;
-    Json json = config_of(*find_preset(o.arch), dims, o.vocab);
-    for (const std::string& s : o.set)
-      if (Status status = apply_override(json, s); !status) return wrong_use(status.error());
-    config = parse_config(json, o.arch);
-  }
-  if (!config) return fail(config.error());
-  ThreadPool pool(threads);
-  const double peak = measure_fma_peak(pool);
-  std::unique_ptr<Model> model = Model::create(*config);
-  model->init(0);
-  Gradient gradient(*model, pool, {.precision = o.precision == "bf16" ? Precision::kBf16 : Precision::kF32});
-  AdamW optimizer(model->params(), {});
-  Rng rng(0, "bench");
-  Batch batch;
-  std::vector<int32_t> tokens(o.length), targets(o.length);
-  for (int64_t s = 0; s < o.batch; ++s) {
-    for (int64_t i = 0; i < o.length; ++i)
-      tokens[i] = static_cast<int32_t>(rng.below(o.vocab)),
-      targets[i] = static_cast<int32_t>(rng.below(o.vocab));
-    batch.append(tokens, targets);
-  }
-  // Loss of an untrained model on random targets: log(vocab). Anything else means that what is timed is
-  // wrong.
-  const double first = gradient.evaluate(batch).loss, expected = std::log(static_cast<double>(o.vocab));
-  if (!(std::fabs(first - expected) < 0.25 + 0.05 * expected))
-    return fail({fmt::format("the first loss is {:.4g} instead of about {:.4g}; not timed", first, expected),
-                 "run braid verify"});
-  Profile profile;
-  uint64_t step = 0;
-  const auto one = [&](Profile* prof) {
-    gradient.run(batch, step++, prof);
-    const OpTimer timer(prof, "optimiser", false);
-    const double norm = optimizer.grad_norm(gradient.grads(), Par(pool));
-    optimizer.step(gradient.grads(), norm, 1e-4, Par(pool));
-    gradient.params_changed();
-  };
-  const Timing timing = measure([&] { one(nullptr); }, static_cast<int>(o.rounds), 0);
-  one(&profile);
-  double total = 0;
-  for (const auto& [name, e] : profile.ops) total += e.forward + e.backward;
-  const double count = static_cast<double>(o.batch * o.length), rate = count / timing.seconds;
-  const double flops = 3 * model->flops_per_token(o.length) * rate;
-  if (o.json) {
-    Json shares = Json::object();
-    for (const auto& [name, e] : profile.ops)
-      shares[std::string(name)] = {{"forward", e.forward / total}, {"backward", e.backward / total}};
-    print_json({{"case", "train"},
-                {"arch", o.config.empty() ? o.arch : o.config},
-                {"parameters", model->params().count()},
-                {"batch", o.batch},
-                {"length", o.length},
-                {"precision", o.precision},
-                {"threads", pool.threads()},
-                {"isa", isa_name(active_isa())},
-                {"seconds", timing.seconds},
-                {"spread", timing.spread},
-                {"tokens_per_second", rate},
-                {"gflops", flops * 1e-9},
-                {"share_of_peak", flops / peak},
-                {"activation_bytes", gradient.arena_bytes()},
-                {"share_by_op", shares}});
-    return kOk;
-  }
-  fmt::print(
-      "{} parameters, {} x {} tokens, {}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), {:.0f} "
-      "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak, "
-      "activations {:.1f} MB\n",
-      model->params().count(), o.batch, o.length, o.precision, pool.threads(), isa_name(active_isa()),
-      timing.seconds * 1e3, 100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak,
-      static_cast<double>(gradient.arena_bytes()) * 1e-6);
-  fmt::print("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
-  std::vector<std::pair<std::string_view, Profile::Entry>> sorted(profile.ops.begin(), profile.ops.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return a.second.forward + a.second.backward > b.second.forward + b.second.backward;
-  });
-  for (const auto& [name, e] : sorted)
-    fmt::print("{:<24} {:>7.1f} % {:>7.1f} %\n", name, 100 * e.forward / total, 100 * e.backward / total);
-  return kOk;
-}
-
 }  // namespace
 
 std::function<int()> define_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("what", o->what, "matmul, kernels or train")->required();
-  app.add_option("--only", o->only, "matmul, kernels: only cases whose name contains this");
-  app.add_option("--arch", o->arch, "train: architecture")->capture_default_str();
-  app.add_option("--size", o->size, "train: its size")->capture_default_str();
-  app.add_option("--config", o->config, "train: a config.json instead");
-  app.add_option("--set", o->set, "train: change one value of the config; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--d-model", o->d_model, "train: width instead of the size's; 0 = the size's")
-      ->capture_default_str();
-  app.add_option("--layers", o->layers, "train: layers instead of the size's")->capture_default_str();
-  app.add_option("--heads", o->heads, "train: heads instead of the size's")->capture_default_str();
-  app.add_option("--d-ff", o->d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model")
-      ->capture_default_str();
-  app.add_option("--batch", o->batch, "train: sequences per step")->capture_default_str();
-  app.add_option("--length", o->length, "train: tokens per sequence")->capture_default_str();
-  app.add_option("--vocab", o->vocab, "train: vocabulary")->capture_default_str();
-  app.add_option("--precision", o->precision, "train: f32 or bf16")->capture_default_str();
-  app.add_option("--rounds", o->rounds, "train: steps to time")->capture_default_str();
-  app.add_option("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2")
-      ->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line per case and number of threads");
+  OptionAdder add(app);
+  add.required("what", o->what, "matmul, kernels or train");
+  add("--only", o->only, "matmul, kernels: only cases whose name contains this");
+  o->train.visit(add);
+  add("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2");
+  add("--json", o->json, "one JSON line per case and number of threads");
   return [o]() -> int {
     const Result<std::vector<int32_t>> asked = parse_ids(o->threads, "--threads");
     if (!asked) return wrong_use(asked.error());
@@ -247,7 +119,7 @@ std::function<int()> define_bench(CLI::App& app) {
     if (o->what == "kernels") return bench_ops(*o, threads, "");
     if (o->what == "train" && threads.size() > 1)
       return wrong_use({"bench: train takes one number of --threads", "run it once for each"});
-    if (o->what == "train") return bench_train(*o, threads.front());
+    if (o->what == "train") return bench_train(o->train, threads.front(), o->json);
     return wrong_use(
         {"bench: there is no '" + o->what + "'", suggest(o->what, {"matmul", "kernels", "train"})});
   };

@@ -21,7 +21,7 @@ struct LayerConfig {
 
 struct ModelConfig {
   int64_t vocab_size = 256, d_model = 128, n_layers = 2;
-  double norm_eps = 1e-6, init_std = 0.02, dropout = 0;
+  double norm_eps = 1e-6, init_std = 0.02, dropout = 0, embedding_dropout = 0;
   bool tie_embeddings = false, zero_centred_norms = false;
   std::vector<LayerConfig> pattern;
 
@@ -33,6 +33,7 @@ struct ModelConfig {
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
     v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
     v("dropout", dropout, {0, 0.99}, "share of the mixer's and MLP's output dropped in training");
+    v("embedding_dropout", embedding_dropout, {0, 0.99}, "the same of what enters the first layer");
     v("zero_centred_norms", zero_centred_norms,
       "norms multiply with 1 + weight and start at weight 0 (Qwen3-Next)");
     v("tie_embeddings", tie_embeddings, "use the embedding as the output head");

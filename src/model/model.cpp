@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "autograd/recompute.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"
 #include "model/mixers/registry.h"
@@ -104,6 +106,12 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
   return model;
 }
 
+Status Model::save(const std::string& dir) const {
+  if (Status s = make_dirs(dir); !s) return s;
+  if (Status s = save_json(dir + "/config.json", to_json(config_)); !s) return s;
+  return save_weights(dir + "/model.safetensors");
+}
+
 Status Model::save_weights(const std::string& path) const {
   std::vector<NamedTensor> tensors;
   for (const Param& p : params_.all())
@@ -154,14 +162,17 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
       positions[i] = static_cast<int32_t>(first + i - in.offsets[s]);
   }
-  Var x = embedding(e, in.tokens, embedding_);
+  Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
   std::vector<LayerState*> states(in.states.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
     // Without a tape a layer updates x in place and its temporaries can go.
     const Arena::Mark mark = e.arena().mark();
     const float* before = x.v.data;
-    x = layer_forward(e, layers_[i], x, in, positions, states);
+    const auto layer = [this, i, in, positions, states](Exec& exec, Var from) {
+      return layer_forward(exec, layers_[i], from, in, positions, states);
+    };
+    x = e.recording() && e.recompute() ? recompute(e, x, layer) : layer(e, x);
     if (!e.recording()) {
       check(x.v.data == before, "Model: a layer must update the residual stream in place");
       e.arena().release(mark);

@@ -26,6 +26,7 @@ class Model {
 
   // A model folder: config.json and model.safetensors, Braid's own or of a family that it can read.
   static Result<std::unique_ptr<Model>> load(const std::string& dir);
+  Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
   std::vector<Problem> param_problems(const SafeTensors& file) const;  // why a file does not fit

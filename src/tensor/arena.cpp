@@ -13,20 +13,20 @@ constexpr size_t kAlign = 64, kFirstBlock = size_t{4} << 20;
 
 void* Arena::take_bytes(size_t bytes) {
   bytes = (bytes + kAlign - 1) / kAlign * kAlign;
-  while (block_ < blocks_.size() && blocks_[block_].used + bytes > blocks_[block_].memory.bytes()) {
+  while (block_ < blocks_.size() && blocks_[block_].used + bytes > blocks_[block_].size) {
     if (block_ + 1 == blocks_.size()) break;
     ++block_;
     blocks_[block_].used = 0;
   }
-  if (blocks_.empty() || blocks_[block_].used + bytes > blocks_[block_].memory.bytes()) {
+  if (blocks_.empty() || blocks_[block_].used + bytes > blocks_[block_].size) {
     // Doubling keeps the number of blocks small whatever the pass needs.
-    const size_t last = blocks_.empty() ? kFirstBlock / 2 : blocks_.back().memory.bytes();
-    Block b{Tensor(DType::kU8, {static_cast<int64_t>(std::max(2 * last, bytes))})};
-    blocks_.push_back(std::move(b));
+    const size_t last = blocks_.empty() ? kFirstBlock / 2 : blocks_.back().size;
+    const size_t size = std::max(2 * last, bytes);
+    blocks_.push_back({RawMemory(aligned_memory(size)), size});
     block_ = blocks_.size() - 1;
   }
   Block& b = blocks_[block_];
-  char* p = static_cast<char*>(b.memory.data()) + b.used;
+  char* p = static_cast<char*>(b.memory.get()) + b.used;
   b.used += bytes;
   in_use_ += bytes;
   peak_ = std::max(peak_, in_use_);

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "tensor/memory.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -43,8 +44,8 @@ class Arena {
 
  private:
   struct Block {
-    Tensor memory;
-    size_t used = 0;
+    RawMemory memory;
+    size_t size, used = 0;
   };
   void* take_bytes(size_t bytes);
 

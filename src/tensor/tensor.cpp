@@ -6,13 +6,17 @@
 #include <cstring>
 #include <new>
 
+#include "tensor/memory.h"
+
 namespace braid {
 namespace {
 
 constexpr size_t kAlign = 64;  // a cache line and the widest vector
 constexpr size_t kHugePage = size_t{2} << 20;
 
-void* aligned(size_t bytes) {
+}  // namespace
+
+void* aligned_memory(size_t bytes) {
   const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
   void* p = std::aligned_alloc(align, (bytes + align) / align * align);
   if (!p) throw std::bad_alloc();
@@ -22,17 +26,15 @@ void* aligned(size_t bytes) {
   return p;
 }
 
-}  // namespace
-
 void Tensor::Free::operator()(void* p) const { std::free(p); }
 
-Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(shape), data_(aligned(bytes())) {
+Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(shape), data_(aligned_memory(bytes())) {
   std::memset(data_.get(), 0, bytes());
 }
 
 Tensor::Tensor(const Tensor& other) : dtype_(other.dtype_), shape_(other.shape_) {
   if (!other.data_) return;
-  data_.reset(aligned(bytes()));
+  data_.reset(aligned_memory(bytes()));
   std::memcpy(data_.get(), other.data_.get(), bytes());
 }
 

@@ -173,7 +173,8 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
              .tape = record ? &memory.tape : nullptr,
              .profile = profile,
              .dropout_rng = record ? &dropout_rng_ : nullptr,
-             .dropout_index = (step << 20) + index});
+             .dropout_index = (step << 20) + index,
+             .recompute = options_.recompute});
   const Var h = model_.hidden(exec, {.tokens = view.tokens, .offsets = offsets}, rows);
   const LossResult loss = linear_cross_entropy(exec, h, model_.head(), targets, weights);
   Outcome o{.loss = loss.loss,

@@ -1,10 +1,13 @@
-// What `braid train` can be told. Each option is written once: the parser, --help, docs/cli.md and run.json
+// What `braid train` can be told. What to train and on what is for the command line: a Trainer has its model
+// and source already. Each option is written once: the parser, --help, docs/cli.md and run.json
 // come from visit().
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace braid {
 
@@ -21,6 +24,7 @@ struct TrainOptions {
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
   std::string schedule = "cosine", precision = "f32";
+  bool recompute = false;
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
   std::string run = "run";
@@ -53,6 +57,9 @@ struct TrainOptions {
     v("--eps", eps, "AdamW epsilon");
     v("--clip", clip, "limit of the gradient's norm; 0 = none");
     v("--precision", precision, "f32, or bf16: matrix products on bf16 operands with f32 sums");
+    v("--recompute", recompute,
+      "keep only the input of each layer and run it again for the gradient: less memory, more time, the same "
+      "bits");
     v("--seed", seed, "of initial weights, data order and dropout");
     v("--threads", threads, "threads; 0 = all cores. The result does not depend on it");
     v("--checkpoint-every", checkpoint_every, "steps between checkpoints");
@@ -63,5 +70,8 @@ struct TrainOptions {
       "stop after this many steps in a row with a loss or gradient that is not finite");
   }
 };
+
+// Values that no training can use, all at once.
+std::vector<Problem> unusable(const TrainOptions& o);
 
 }  // namespace braid

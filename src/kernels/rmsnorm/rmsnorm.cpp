@@ -223,13 +223,47 @@ Impls<RmsNormFns>& rmsnorm_impls() {
   return table;
 }
 
+namespace {
+
+// Columns of group g, which may not be there.
+template <class T>
+Mat<T> group_of(const RmsNormIn& in, Mat<T> m, size_t g) {
+  const size_t n = in.x.cols / in.groups;
+  return m.data ? m.col_range(g * n, (g + 1) * n) : m;
+}
+
+// Group g of an input with a weight per group, as an input of its own.
+RmsNormIn group_alone(const RmsNormIn& in, size_t g) {
+  RmsNormIn one = in;
+  one.x = group_of(in, in.x, g), one.z = group_of(in, in.z, g), one.w = in.w + g * one.x.cols;
+  one.groups = 1, one.weight_per_group = false;
+  return one;
+}
+
+}  // namespace
+
 void rmsnorm_fwd(const RmsNormIn& in, Mat<float> y, float* rstd, Par par) {
+  if (in.weight_per_group && in.groups > 1) {
+    for (size_t g = 0; g < in.groups; ++g)
+      rmsnorm_fwd(group_alone(in, g), group_of(in, y, g), rstd ? rstd + g * in.x.rows : nullptr, par);
+    return;
+  }
   const RmsNormFns& f = rmsnorm_impls().use();
   par.blocks(in.x.rows, kRowBlock, [&](size_t begin, size_t end) { f.fwd(in, y, rstd, begin, end); });
 }
 
 void rmsnorm_bwd(const RmsNormIn& in, const RmsNormSaved& saved, Mat<const float> dy, const RmsNormGrad& out,
                  Par par) {
+  if (in.weight_per_group && in.groups > 1) {
+    for (size_t g = 0; g < in.groups; ++g)
+      rmsnorm_bwd(group_alone(in, g), {saved.rstd + g * in.x.rows}, group_of(in, dy, g),
+                  {.dx = group_of(in, out.dx, g),
+                   .dx_mode = out.dx_mode,
+                   .dw = out.dw ? out.dw + g * (in.x.cols / in.groups) : nullptr,
+                   .dz = group_of(in, out.dz, g)},
+                  par);
+    return;
+  }
   const RmsNormFns& f = rmsnorm_impls().use();
   // dw first: dx may be written over dy.
   if (out.dw)

@@ -2,7 +2,8 @@
 //   y = x * rstd * (offset + w) [* f(z)]              rstd = 1 / sqrt(mean(x^2) + eps)
 //   y = u * rstd * (offset + w), u = x * f(z)         rstd = 1 / sqrt(mean(u^2) + eps)       gate before the
 //   norm
-// x, y, z: [rows, groups * width]; each row is `groups` independent groups (heads) that share w: [width].
+// x, y, z: [rows, groups * width]; each row is `groups` independent groups (heads) that share w: [width], or
+// have a weight each, w: [groups * width] (Mamba2).
 // offset is 0 (plain) or 1 (zero-centred weights, Qwen3-Next). f is silu or the sigmoid. After the norm with
 // silu: Gated DeltaNet; with the sigmoid: Kimi Delta Attention; before it with silu: Mamba2. Symbols:
 // docs/notation.md   Backward: docs/math/rmsnorm.md
@@ -23,9 +24,10 @@ enum class RmsNormOrder : uint8_t { kNormFirst, kGateFirst };
 
 struct RmsNormIn {
   Mat<const float> x;
-  const float* w = nullptr;  // [width]
+  const float* w = nullptr;  // [width], or [groups * width]
   Mat<const float> z = {};   // gate; data == nullptr means none
   size_t groups = 1;
+  bool weight_per_group = false;
   float eps = 1e-6f;
   float offset = 0;
   RmsNormGate gate = RmsNormGate::kSilu;
@@ -33,13 +35,13 @@ struct RmsNormIn {
 };
 
 struct RmsNormSaved {
-  const float* rstd;  // [rows * groups]
+  const float* rstd;  // [rows * groups], in whatever order forward left them
 };
 
 struct RmsNormGrad {  // every pointer may be null: not wanted
   Mat<float> dx;
   Into dx_mode = Into::kOverwrite;
-  float* dw = nullptr;  // [width]; parameters always add
+  float* dw = nullptr;  // like w; parameters always add
   Mat<float> dz = {};   // overwritten
 };
 

@@ -15,6 +15,7 @@ struct Case {
   float offset;
   RmsNormGate gate = RmsNormGate::kSilu;
   RmsNormOrder order = RmsNormOrder::kNormFirst;
+  bool own = false;  // a weight per group
 };
 constexpr auto kSilu = RmsNormGate::kSilu, kSigmoid = RmsNormGate::kSigmoid;
 constexpr auto kNormFirst = RmsNormOrder::kNormFirst, kGateFirst = RmsNormOrder::kGateFirst;
@@ -32,33 +33,37 @@ constexpr Case kCases[] = {{1, 1, 3, false, 0},
                            {34, 1, 257, true, 0, kSilu, kGateFirst},
                            {5, 3, 19, true, 1, kSilu, kGateFirst},
                            {2, 4, 64, true, 0, kSigmoid, kGateFirst},
-                           {4, 2, 16, false, 0, kSilu, kGateFirst}};
+                           {4, 2, 16, false, 0, kSilu, kGateFirst},
+                           {35, 3, 37, true, 0, kSilu, kGateFirst, true},
+                           {7, 2, 16, false, 1, kSilu, kNormFirst, true}};
 
 void check_case(const Case& c, std::vector<CheckRow>& rows) {
   const size_t cols = c.groups * c.width, n = c.rows * cols;
-  const std::vector<float> x = random_vector(n, 1), w = random_vector(c.width, 2),
+  const size_t weights = c.own ? cols : c.width;
+  const std::vector<float> x = random_vector(n, 1), w = random_vector(weights, 2),
                            z = random_vector(n, 3, 2.0f), dy = random_vector(n, 4);
   const std::string name =
-      fmt::format("{}x{}x{}{}{}{}{}", c.rows, c.groups, c.width, c.gated ? " gated" : "",
+      fmt::format("{}x{}x{}{}{}{}{}{}", c.rows, c.groups, c.width, c.gated ? " gated" : "",
                   c.gate == kSigmoid ? " sigmoid" : "", c.order == kGateFirst ? " gate first" : "",
-                  c.offset != 0 ? " zero-centred" : "");
+                  c.offset != 0 ? " zero-centred" : "", c.own ? " weight per group" : "");
   const ref::RmsNormGating gating{c.gate, c.order};
   // Expected, in double.
   const std::vector<double> xd = to_double(x), wd = to_double(w), zd = to_double(z), dyd = to_double(dy);
-  std::vector<double> y_ref(n), rstd_ref(c.rows * c.groups), dx_ref(n), dw_ref(c.width), dz_ref(n);
+  std::vector<double> y_ref(n), rstd_ref(c.rows * c.groups), dx_ref(n), dw_ref(weights), dz_ref(n);
   for (size_t g = 0; g < c.rows * c.groups; ++g) {
-    const size_t at = g * c.width;
+    const size_t at = g * c.width, own = c.own ? g % c.groups * c.width : 0;
     const double* zp = c.gated ? &zd[at] : nullptr;
-    ref::rmsnorm_fwd<double>(&xd[at], wd.data(), zp, &y_ref[at], &rstd_ref[g], c.width, 1e-6, c.offset,
+    ref::rmsnorm_fwd<double>(&xd[at], &wd[own], zp, &y_ref[at], &rstd_ref[g], c.width, 1e-6, c.offset,
                              gating);
-    ref::rmsnorm_bwd<double>(&xd[at], wd.data(), zp, rstd_ref[g], &dyd[at], &dx_ref[at], dw_ref.data(),
+    ref::rmsnorm_bwd<double>(&xd[at], &wd[own], zp, rstd_ref[g], &dyd[at], &dx_ref[at], &dw_ref[own],
                              &dz_ref[at], c.width, c.offset, gating);
   }
   // Measured.
-  std::vector<float> y(n, NAN), rstd(c.rows * c.groups, NAN), dx(n, NAN), dw(c.width, 0), dz(n, NAN);
+  std::vector<float> y(n, NAN), rstd(c.rows * c.groups, NAN), dx(n, NAN), dw(weights, 0), dz(n, NAN);
   RmsNormIn in{.x = {x.data(), c.rows, cols},
                .w = w.data(),
                .groups = c.groups,
+               .weight_per_group = c.own,
                .offset = c.offset,
                .gate = c.gate,
                .order = c.order};

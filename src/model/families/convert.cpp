@@ -57,6 +57,13 @@ Status put_tensor(const Assembled& t, DType to, const PutBytes& put) {
   return {};
 }
 
+bool has_dropout(const Json& config) {
+  bool found = false;
+  for (const auto& [key, value] : config.items())
+    found |= value.is_structured() ? has_dropout(value) : key.ends_with("dropout") && value != 0;
+  return found;
+}
+
 // May `out` be made, or replaced? Only a model's folder is ever replaced.
 Status check_out(const Conversion& c) {
   if (c.check_only) return {};
@@ -136,7 +143,7 @@ Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const H
   if (const std::vector<Problem> problems = model.param_problems(*file); !problems.empty())
     return to_error(path + " does not fit its config", problems);
   Converted result{.family = std::string(config.family->model_type)};
-  if (model.config().dropout > 0)
+  if (has_dropout(to_json(model.config())))
     result.notes.emplace_back("dropout is a setting of training and is not written");
   return write_folder(c, assemble_hf(*config.family, model, *file), config.json, true, std::move(result));
 }
@@ -146,6 +153,8 @@ Result<Converted> convert_to_braid(const Conversion& c, const Model& model, cons
   const Result<SafeTensors> file = SafeTensors::open_model(c.in);
   if (!file) return file.error();
   Converted result{.family = std::string(family.model_type)};
+  if (const char* remark = family.remark ? family.remark(model.config()) : nullptr)
+    result.notes.emplace_back(remark);
   const Result<std::vector<Assembled>> params = assemble_params(family, model, *file, c.in, result.notes);
   if (!params) return params.error();
   return write_folder(c, *params, to_json(model.config()), false, std::move(result));

@@ -125,21 +125,24 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
   compare("tie_embeddings", ours.tie_embeddings, theirs.tie_embeddings);
   compare("zero_centred_norms", ours.zero_centred_norms, theirs.zero_centred_norms);
   if (!problems.empty() && ours.n_layers != theirs.n_layers) return problems;
-  const auto compare_all = [&](const std::string& where, const Json& a, const Json& b, const Json& type_a,
-                               const Json& type_b) {
+  const auto compare_all = [&](const std::string& where, const Json& a, const Json& b) {
     for (const auto& [key, value] : a.items())
-      if (!b.contains(key)) return compare(where + ".type", type_a, type_b);  // another kind altogether
-    for (const auto& [key, value] : b.items())
-      if (!a.contains(key)) return compare(where + ".type", type_a, type_b);
-    for (const auto& [key, value] : a.items()) compare(where + "." + key, value, b[key]);
+      if (!key.ends_with("dropout")) compare(where + "." + key, value, b[key]);  // only in training
   };
   for (int64_t i = 0; i < ours.n_layers; ++i) {
     const LayerConfig &a = ours.layer(i), &b = theirs.layer(i);
     const std::string where = fmt::format("pattern[{}]", i % ours.pattern.size());
     compare(where + ".norm", a.norm, b.norm);
-    compare_all(where + ".mixer", complete_mixer(a, ours), complete_mixer(b, theirs), a.mixer["type"],
-                b.mixer["type"]);
-    compare_all(where + ".mlp", complete_mlp(a.mlp), complete_mlp(b.mlp), a.mlp["type"], b.mlp["type"]);
+    // The fast-weight mixers are one mixer with other defaults.
+    const MixerKind kind = mixer_kind(a);
+    if (kind != mixer_kind(b) || (kind != MixerKind::kFastWeight && a.mixer["type"] != b.mixer["type"]))
+      compare(where + ".mixer.type", a.mixer["type"], b.mixer["type"]);
+    else
+      compare_all(where + ".mixer", complete_mixer(a, ours), complete_mixer(b, theirs));
+    if (a.mlp["type"] != b.mlp["type"])
+      compare(where + ".mlp.type", a.mlp["type"], b.mlp["type"]);
+    else
+      compare_all(where + ".mlp", complete_mlp(a.mlp), complete_mlp(b.mlp));
   }
   return problems;
 }
@@ -164,6 +167,7 @@ Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& fam
     const Result<ModelConfig> back = read_family(f, json, std::string(f.model_type));
     std::vector<Problem> here = back ? differences(config, *back, f.architecture)
                                      : std::vector<Problem>{{"config", back.error().what, ""}};
+    if (f.cannot_write) f.cannot_write(config, here);
     if (here.empty()) return HfConfigFile{&f, json};
     if (!nearest || here.size() < problems.size()) nearest = &f, problems = std::move(here);
   }

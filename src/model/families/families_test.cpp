@@ -30,7 +30,7 @@ const std::vector<Case>& cases() {
       {"transformer", "mistral", {"pattern.0.mixer.window=7"}},
       {"transformer", "qwen3", {"pattern.0.mixer.qk_norm=head"}},
       {"mamba2", "mamba2", {kNoMlp}},
-      {"mamba2", "mamba2", {kNoMlp, "pattern.*.mixer.groups=2", "tie_embeddings=true"}},
+      {"mamba2", "mamba2", {kNoMlp, "pattern.*.mixer.conv=3", "tie_embeddings=true"}},
       {"deltanet", "delta_net"},
       {"deltanet",
        "delta_net",
@@ -245,6 +245,8 @@ TEST(Families, WhatNoFamilyExpressesIsToldSettingBySetting) {
   const std::string mamba = error({"mamba2", "", {}, "mamba2"});
   EXPECT_NE(mamba.find("pattern[0].mlp.type: is swiglu; Mamba2ForCausalLM has none"), std::string::npos)
       << mamba;
+  const std::string groups = error({"mamba2", "", {kNoMlp, "pattern.*.mixer.groups=2"}});
+  EXPECT_NE(groups.find("pattern[0].mixer.groups: is not 1"), std::string::npos) << groups;
   const std::string llama =
       error({"transformer",
              "",
@@ -254,6 +256,8 @@ TEST(Families, WhatNoFamilyExpressesIsToldSettingBySetting) {
   EXPECT_NE(llama.find("pattern[0].mixer.gate: is sigmoid; LlamaForCausalLM has none"), std::string::npos)
       << llama;
   EXPECT_EQ(llama.find("norm_eps"), std::string::npos) << llama;
+  // Dropout is only in training, so it does not stand in the way.
+  EXPECT_TRUE(hf_config(config_of({"deltanet", "", {"dropout=0.1", "pattern.*.mixer.qkv_dropout=0.1"}}), ""));
   for (const Preset& p : all_presets()) {
     bool known = false;
     for (const Case& c : cases()) known |= p.name == c.arch && c.set.empty();

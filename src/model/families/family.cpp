@@ -11,13 +11,16 @@ MixerKind mixer_kind(const LayerConfig& layer) {
   const std::string type = layer.mixer["type"].get<std::string>();
   if (type == "attention") return MixerKind::kAttention;
   if (type == "mamba2") return MixerKind::kMamba2;
-  for (const FieldDoc& f : find_mixer(type)->fields())
-    if (f.name == "key_heads") return MixerKind::kFastWeight;  // only the fast-weight mixers have it
+  for (const char* fast : {"linear_attention", "retnet", "gla", "hgrn2", "deltanet", "gated_deltanet", "kda",
+                           "gated_deltaproduct"})
+    if (type == fast) return MixerKind::kFastWeight;
   return MixerKind::kOther;
 }
 
 Json complete_mixer(const LayerConfig& layer, const ModelConfig& model) {
-  return find_mixer(layer.mixer["type"].get<std::string>())->complete(layer.mixer, model);
+  const MixerEntry* entry = find_mixer(layer.mixer["type"].get<std::string>());
+  return entry->complete ? entry->complete(layer.mixer, model)
+                         : layer.mixer;  // a mixer from outside need not
 }
 
 Json first_mixer(const ModelConfig& model, MixerKind kind) {

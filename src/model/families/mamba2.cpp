@@ -1,5 +1,7 @@
-// Mamba2 of transformers: layers without an MLP. With several groups its gated norm still spans the whole
-// width, as Braid's does; mamba_ssm and fla norm each group by itself.
+// Mamba2 of transformers: layers without an MLP. With several groups of heads the authors' code, and Braid's,
+// norms each group by itself; the PyTorch code of transformers (5.22) norms the whole width, though the
+// kernels it uses for training on a GPU do not. Models with groups are read, as they were trained, but not
+// written.
 #include "model/families/family.h"
 
 namespace braid {
@@ -73,10 +75,34 @@ void tensors(const ModelConfig& c, TensorTable& t) {
   }
 }
 
+void cannot_write(const ModelConfig& c, std::vector<Problem>& problems) {
+  for (size_t i = 0; i < c.pattern.size(); ++i)
+    if (mixer_kind(c.pattern[i]) == MixerKind::kMamba2 && complete_mixer(c.pattern[i], c)["groups"] != 1)
+      problems.push_back({fmt::format("pattern[{}].mixer.groups", i), "is not 1",
+                          "Mamba2ForCausalLM norms all groups together, Braid each by itself"});
+}
+
+const char* remark(const ModelConfig& c) {
+  return complete_mixer(c.layer(0), c)["groups"] == 1
+             ? nullptr
+             : "each group of heads has its own norm, as in mamba_ssm; transformers norms all together";
+}
+
 }  // namespace
 
 Family mamba2_family() {
-  return {"mamba2", "Mamba2ForCausalLM", "Mamba2 layers without an MLP", {}, read, write, tensors};
+  return {"mamba2",
+          "Mamba2ForCausalLM",
+          "Mamba2 layers without an MLP",
+          {},
+          read,
+          write,
+          tensors,
+          "",
+          "",
+          nullptr,
+          cannot_write,
+          remark};
 }
 
 }  // namespace braid

@@ -246,8 +246,10 @@ class FastWeightMixer : public Mixer {
       q = x[0], k = rule_.makes_keys() ? gates.k : x[1], v = x[2];
     };
     const FeatureConfig& f = c_.features;
-    const bool fused = c_.conv && f.feature == "silu" && f.value_feature == "silu",
-               fused_norm = fused && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
+    const auto p = static_cast<float>(f.qkv_dropout);
+    const bool drop = p > 0 && e.dropout_rng() != nullptr,
+               fused = c_.conv && f.feature == "silu" && f.value_feature == "silu",
+               fused_norm = fused && !drop && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
     if (steps_ == 1 || c_.conv) {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
       Var all = linear_concat(e, call.x, std::span(ws, rule_.makes_keys() ? 2 : 3));
@@ -265,6 +267,7 @@ class FastWeightMixer : public Mixer {
       q = mapped(e, q, f.feature), v = mapped(e, v, f.value_feature);
       if (!rule_.makes_keys()) k = mapped(e, k, f.feature);
     }
+    q = dropout(e, q, p), k = dropout(e, k, p), v = dropout(e, v, p);
     if (rope_) {
       const Qk rotated = qk_prepare(e, q, k, call.positions,
                                     {.heads = d_.key_heads,

@@ -70,15 +70,18 @@ class FastWeightRule {
 
 void validate_rule(const RuleConfig& c, const std::string& where, std::vector<Problem>& problems);
 
-// ---- Feature maps of queries and keys.
+// ---- Feature maps of queries, keys and values.
 
 struct FeatureConfig {
   std::string feature = "silu", feature_norm = "l2", value_feature = "silu";
+  double qkv_dropout = 0;
   template <class V>
   void visit(V& v) {
     v("feature", feature, {"silu", "relu", "elu1", "identity"}, "feature map of q and k; elu1 = 1 + elu");
     v("feature_norm", feature_norm, {"l2", "l1", "none"}, "normalisation of q and k after it, head by head");
     v("value_feature", value_feature, {"silu", "identity"}, "the same for v");
+    v("qkv_dropout", qkv_dropout, {0, 0.99},
+      "share of q, k and v dropped in training: after the feature map; hqlt: before it, for both memories");
   }
 };
 Var mapped(Exec& e, Var x, const std::string& feature);

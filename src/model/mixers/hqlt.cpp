@@ -94,6 +94,7 @@ class Hqlt : public Mixer {
     if (c_.conv)
       qkv = short_conv(e, qkv, conv_, {}, call.offsets,
                        call.memory(&LayerState::conv, 3 * width_ * (c_.conv - 1)));
+    qkv = dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout));
     auto [q, k, v] = split<3>(e, qkv, {width_, width_, width_});
     v = mapped(e, v, c_.features.value_feature);
     const Var fast = fast_weights(call, feature(e, q), feature(e, k), v);

@@ -1,5 +1,6 @@
 // Mamba2, arXiv:2405.21060: the additive fast-weight memory with one decay per head and token; keys are B,
-// queries C, values dt x. The gate comes before the norm.
+// queries C, values dt x. The gate comes before the norm, which takes each group by itself, as the authors'
+// code does.
 #include <cmath>
 
 #include "model/mixers/registry.h"
@@ -14,7 +15,7 @@ struct Mamba2Config {
     v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
     v("head_dim", head_dim, {1, 512}, "channels per head");
     v("state", state, {1, 512}, "numbers remembered per channel");
-    v("groups", groups, {1, 4096}, "groups of heads that share B and C");
+    v("groups", groups, {1, 4096}, "groups of heads that share B and C, and a norm");
     v("conv", conv, {2, 8}, "taps of the convolution");
   }
 };
@@ -44,7 +45,9 @@ class Mamba2 : public Mixer {
   Mamba2(const Mamba2Config& c, const ModelConfig& model, Declare declare)
       : inner_(c.d_inner),
         taps_(c.conv),
-        norm_{.eps = static_cast<float>(model.norm_eps), .groups = 1},
+        norm_{.eps = static_cast<float>(model.norm_eps),
+              .groups = static_cast<size_t>(c.groups),
+              .weight_per_group = true},
         shape_{.value_heads = static_cast<size_t>(c.d_inner / c.head_dim),
                .key_heads = static_cast<size_t>(c.groups),
                .dk = static_cast<size_t>(c.state),

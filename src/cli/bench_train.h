@@ -1,0 +1,39 @@
+// `braid bench train`: whole optimiser steps of any architectures at any lengths.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace braid {
+
+struct TrainBench {
+  std::string arch = "transformer", size = "tiny", config, length = "256", precision = "f32";
+  std::vector<std::string> set;
+  int64_t batch = 32, tokens = 0, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0, rounds = 5;
+  bool recompute = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("--arch", arch, "train: architecture, or several, e.g. transformer,gdn-h1, or all");
+    v("--size", size, "train: its size");
+    v("--config", config, "train: a config.json instead");
+    v("--set", set, "train: change one value of the config; may be repeated");
+    v("--d-model", d_model, "train: width instead of the size's; 0 = the size's");
+    v("--layers", layers, "train: layers instead of the size's");
+    v("--heads", heads, "train: heads instead of the size's");
+    v("--d-ff", d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model");
+    v("--batch", batch, "train: sequences per step");
+    v("--tokens", tokens,
+      "train: tokens per step, instead of --batch: tokens / length sequences, at least one");
+    v("--length", length, "train: tokens per sequence, or several lengths, e.g. 512,2048");
+    v("--vocab", vocab, "train: vocabulary");
+    v("--precision", precision, "train: f32, bf16 or f32,bf16");
+    v("--recompute", recompute, "train: keep only the input of each layer and run it again for the gradient");
+    v("--rounds", rounds, "train: steps to time");
+  }
+};
+
+int bench_train(const TrainBench& o, int threads, bool json);
+
+}  // namespace braid
