@@ -103,6 +103,7 @@ def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="", help="the cases with this in their name")
     p.add_argument("--direction", choices=["out", "in"], help="only out of Braid, or only into it")
+    p.add_argument("--mutants", action="store_true", help="out: also show that an error in any tensor would be noticed; slow")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--braid", type=pathlib.Path, default=common.HERE.parent.parent / "build" / "braid")
     p.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -180,6 +181,24 @@ def compare(args, torch, folder, reference, batched):
         for ids, want in zip(all_ids, reference(all_ids)):
             row(f"length {len(ids)} in a batch", braid_logits(args, folder, ids), want)
     return rows
+
+
+def blind_spots(args, torch, folder, reference):
+    """Tensors that could be wrong without being noticed: of each, two rows are exchanged, and the logits must be off."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    good, ids, blind = load_file(path), sample(torch, 64, 64), []
+    want = reference([ids])[0][0]
+    for name, t in good.items():
+        rows = [ids[0], ids[-1]] if name == "embedding.weight" else [0, len(t) - 1]
+        bad = t.clone()
+        bad[rows] = t[rows[::-1]]
+        save_file(good | {name: bad}, path)
+        if len(t) > 1 and not difference(braid_logits(args, folder, ids), want)[1] > LIMIT:
+            blind.append(name)
+    save_file(good, path)
+    return blind
 
 
 # ---- transformers
@@ -364,10 +383,13 @@ def out_case(args, torch, tmp, case):
     if not narrow and (first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)):
         raise RuntimeError("not the same bits after going there and back")
     source = theirs if narrow else ours  # rounded numbers are only in what was written
-    if wanted in ("DeltaNetForCausalLM", "GatedDeltaNetForCausalLM"):
-        config = load_fla(torch, theirs, wanted)
-        return wanted, compare(args, torch, source, fla_logits(torch, theirs, config), False)
-    return wanted, compare(args, torch, source, transformers_logits(torch, load_transformers(torch, theirs, wanted)), True)
+    of_fla = wanted in ("DeltaNetForCausalLM", "GatedDeltaNetForCausalLM")
+    reference = (fla_logits(torch, theirs, load_fla(torch, theirs, wanted)) if of_fla else
+                 transformers_logits(torch, load_transformers(torch, theirs, wanted)))
+    rows = compare(args, torch, source, reference, not of_fla)
+    if args.mutants and not narrow and (blind := blind_spots(args, torch, ours, reference)):
+        raise RuntimeError(f"errors in these would not be noticed: {blind}")
+    return wanted, rows
 
 
 def in_case(args, torch, tmp, case):
