@@ -1,4 +1,5 @@
-// Model folders from one family's files to another's, tensor by tensor: memory does not grow with the model.
+// Model folders from one family's files to another's, tensor by tensor. What is read is mapped, which the
+// system can take back at any time; besides, memory does not grow with the model.
 #pragma once
 
 #include <functional>
