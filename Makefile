@@ -1,12 +1,13 @@
 # The two commands of the README are `make demo` and `make test`; each installs what is missing, builds, and does its job.
 BUILD := build
+PREFIX ?= /usr/local
 
-.PHONY: all deps demo test check-dev check-tsan docs format clean
+.PHONY: all deps demo test install check-dev check-tsan docs format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) braid
 
-$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json cmake/tests.cmake
+$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json $(wildcard cmake/*)
 	tools/install_deps.sh
 	cmake --preset release
 
@@ -19,6 +20,11 @@ demo: all
 test: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
 	ctest --test-dir $(BUILD) --output-on-failure -L fast
+
+# The library and the program: make install PREFIX=/opt/braid
+install: $(BUILD)/build.ninja
+	ninja -C $(BUILD) braid libbraid
+	cmake --install $(BUILD) --prefix $(PREFIX)
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer, with every arena poisoned with NaN.
 check-dev:

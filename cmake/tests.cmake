@@ -14,3 +14,8 @@ foreach(t test_base test_kernels test_model test_train test_infer)
     set_tests_properties(${t}_base_isa PROPERTIES LABELS fast TIMEOUT 600 ENVIRONMENT BRAID_ISA=base)
   endif()
 endforeach()
+
+# Installs into a folder below the build, moves it, builds the examples against it and runs them.
+add_test(NAME examples COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DBUILD=${CMAKE_BINARY_DIR}
+         -DLIBDIR=${CMAKE_INSTALL_LIBDIR} -DCXX=${CMAKE_CXX_COMPILER} -P ${CMAKE_SOURCE_DIR}/tests/examples_test.cmake)
+set_tests_properties(examples PROPERTIES LABELS fast TIMEOUT 600)

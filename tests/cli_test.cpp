@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "process.h"
 
@@ -47,6 +49,50 @@ TEST(Cli, HelpAndVersionWork) {
 
 TEST(Cli, TheReferenceInDocsIsCurrent) {
   EXPECT_EQ(run_braid({"--markdown"}).out, slurp(BRAID_SOURCE "/docs/cli.md")) << "run: make docs";
+}
+
+// Every "$ braid tasks ..." of docs/tasks.md prints what stands below it.
+TEST(Cli, TheSamplesInDocsAreCurrent) {
+  std::istringstream lines(slurp(BRAID_SOURCE "/docs/tasks.md"));
+  const std::string indent = "    ", prompt = indent + "$ braid ";
+  int commands = 0;
+  std::string line;
+  bool more = static_cast<bool>(std::getline(lines, line));
+  while (more) {
+    if (!line.starts_with(prompt)) {
+      more = static_cast<bool>(std::getline(lines, line));
+      continue;
+    }
+    std::istringstream words(line.substr(prompt.size()));
+    const std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
+    std::string shown;
+    while ((more = static_cast<bool>(std::getline(lines, line))) && line.starts_with(indent) &&
+           !line.starts_with(prompt))
+      shown += line.substr(indent.size()) + "\n";
+    EXPECT_EQ(run_braid(args).out, shown) << args[2];
+    ++commands;
+  }
+  EXPECT_GE(commands, 13);
+}
+
+TEST(Cli, TasksListShowAndTime) {
+  const Finished list = run_braid({"tasks", "--json"});
+  EXPECT_EQ(std::ranges::count(list.out, '\n'), 13) << list.err;
+  EXPECT_NE(list.out.find("\"headline\":\"first 500\""), std::string::npos);
+  const auto show = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tasks", "show", "parity", "--json", "--count", "2"});
+    return run_braid(more).out;
+  };
+  EXPECT_EQ(show({}), show({"--split", "train", "--seed", "0"}));
+  EXPECT_NE(show({}), show({"--split", "test"}));
+  EXPECT_NE(show({}), show({"--seed", "1"}));
+  EXPECT_NE(run_braid({"tasks", "time", "copy", "--count", "8"}).out.find("8 samples"), std::string::npos);
+  expect_error(run_braid({"tasks", "shw"}), 2, {"'shw'", "'show'"});
+  expect_error(run_braid({"tasks", "show"}), 2, {"which one"});
+  expect_error(run_braid({"tasks", "show", "parity", "--split", "tset"}), 2, {"tset", "train or test"});
+  expect_error(run_braid({"tasks", "show", "parity", "--count", "-1"}), 2, {"--count"});
+  expect_error(run_braid({"tasks", "show", "word-problem", "--set", "group=S6"}), 1,
+               {"S3, S4, A5, S5 or Z60"});
 }
 
 TEST(Cli, UnknownWordsNameTheNearest) {
@@ -223,6 +269,36 @@ TEST(Cli, ListsAndTablesPrint) {
   EXPECT_NE(run_braid({"archs"}).out.find("transformer"), std::string::npos);
   EXPECT_NE(run_braid({"kernels"}).out.find("rmsnorm"), std::string::npos);
   EXPECT_NE(run_braid({"info", "--model", model()}).out.find("parameters"), std::string::npos);
+}
+
+TEST(Cli, ASavedStateGoesOn) {
+  const TempDir dir;
+  const auto logits = [&](const std::string& ids, const std::vector<std::string>& more) {
+    std::vector<std::string> args{"logits", "--model", model(), "--tokens", ids, "--out", dir / "l"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return slurp(dir / "l");
+  };
+  logits("1,0,1,1,0", {"--save-state", dir / "s"});
+  const std::string next = logits("1,1", {"--load-state", dir / "s", "--save-state", dir / "s7"});
+  logits("1,0,1,1,0,1,1", {"--split", "5,2", "--save-state", dir / "whole"});
+  EXPECT_EQ(slurp(dir / "s7"), slurp(dir / "whole"));
+  EXPECT_NE(next, logits("1,1", {}));
+  const auto generate = [&](const std::string& ids, const std::vector<std::string>& more) {
+    std::vector<std::string> args{"generate", "--model",  model(),        "--tokens",
+                                  ids,        "--greedy", "--max-tokens", "5"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.out;
+  };
+  const std::string all = generate("1,0,1,1,0,1,1", {});
+  generate("1,0,1,1,0", {"--save-state", dir / "prompt"});
+  EXPECT_EQ(slurp(dir / "prompt"), slurp(dir / "s"));
+  EXPECT_EQ(generate("1,1", {"--load-state", dir / "prompt"}), all);
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--load-state", dir / "l"}), 1,
+               {"not a saved state"});
 }
 
 // verify itself forces every implementation of every op; what is left is the choice a plain machine makes.

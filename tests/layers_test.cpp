@@ -64,6 +64,40 @@ TEST(Layers, NoRoomIncludesAgainstTheArrows) {
   EXPECT_GT(files, 50);
 }
 
+// The installed headers: each may show what its rooms see.
+TEST(Layers, PublicHeadersShowTheRoomsTheyAreNamedAfter) {
+  int files = 0;
+  for (const auto& f : fs::directory_iterator(BRAID_SOURCE "/include/braid")) {
+    const std::string room = f.path().stem();
+    ASSERT_TRUE(kAllowed.contains(room)) << f.path();
+    ++files;
+    std::ifstream in(f.path());
+    for (const std::string& v : violations(room, f.path(), in)) ADD_FAILURE() << v;
+  }
+  EXPECT_GE(files, 4);
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream s;
+  s << std::ifstream(path).rdbuf();
+  return s.str();
+}
+
+TEST(Layers, EveryOpIsPublic) {
+  const std::string all = text_of(BRAID_SOURCE "/include/braid/kernels.h");
+  for (const auto& op : fs::directory_iterator(BRAID_SOURCE "/src/kernels")) {
+    const std::string name = op.path().filename(), header = name + "/" + name + ".h";
+    if (!fs::exists(op.path().parent_path() / header)) continue;
+    EXPECT_NE(all.find("#include \"kernels/" + header + "\""), std::string::npos) << header;
+  }
+}
+
+// As a user would: nothing but installed headers and the standard library.
+TEST(Layers, ExamplesIncludeOnlyWhatIsInstalled) {
+  for (const auto& f : fs::directory_iterator(BRAID_SOURCE "/examples"))
+    EXPECT_EQ(text_of(f.path()).find("#include \""), std::string::npos) << f.path();
+}
+
 TEST(Layers, AViolationIsSeen) {
   std::istringstream bad("#include <vector>\n#include \"model/model.h\"\n");
   EXPECT_EQ(violations("kernels", "x.h", bad).size(), 1u);

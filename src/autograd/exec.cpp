@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autograd/exact.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace braid {
@@ -128,6 +129,8 @@ void Tape::clear() {
   nodes_.clear();
   free_.clear();
 }
+
+void Exec::forget_exact(Mat<const float> m) const { o_.exact->forget(m); }
 
 void PackedParams::refresh(const ParamSet& params, Par par) {
   constexpr size_t kAlign = 16;  // floats in a cache line

@@ -135,6 +135,8 @@ class PackedParams {
   Tensor memory_;
 };
 
+class Exact;
+
 class Exec {
  public:
   struct Options {
@@ -149,6 +151,7 @@ class Exec {
     Profile* profile = nullptr;
     const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
     uint64_t dropout_index = 0;        // substream of this pass; each site takes the next
+    Exact* exact = nullptr;            // every op runs there, too: see exact.h
     bool recompute = false;            // layers run again in backward instead of keeping what it needs
   };
   explicit Exec(const Options& o) : o_(o) {}
@@ -169,6 +172,7 @@ class Exec {
   Precision precision() const { return o_.precision; }
   Profile* profile() const { return o_.profile; }
   const Rng* dropout_rng() const { return o_.dropout_rng; }
+  Exact* exact() const { return o_.exact; }
   uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
 
   Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
@@ -186,10 +190,14 @@ class Exec {
 
   // A result: memory from the arena, and a slot if its gradient can matter.
   Var result(size_t rows, size_t cols, bool needs_grad = true) const {
-    return {o_.arena->mat(rows, cols), recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
+    const Mat<float> m = o_.arena->mat(rows, cols);
+    if (o_.exact) forget_exact(m);
+    return {m, recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
   }
 
  private:
+  void forget_exact(Mat<const float> m) const;
+
   Options o_;
   uint32_t dropout_site_ = 0;
 };

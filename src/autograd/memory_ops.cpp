@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "autograd/exact.h"
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
 #include "kernels/common/ragged.h"
@@ -46,6 +47,7 @@ class StateBlock {
 
 void check_states(const Exec& e, std::span<float* const> states) {
   check(states.empty() || !e.recording(), "gradients through a state are not recorded");
+  check(states.empty() || !e.exact(), "Exact carries no states");
 }
 
 }  // namespace
@@ -63,6 +65,8 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
       else
         std::copy_n(states[s] + i * width, width, y.v.row(begin + i));
     for (size_t i = by; i < n; ++i) std::copy_n(x.v.row(begin + i - by), width, y.v.row(begin + i));
+    if (Exact* exact = e.exact(); exact && n > by)
+      exact->copy(x.v.row_range(begin, begin + n - by), y.v.row_range(begin + by, begin + n));
     if (states.empty()) continue;
     std::copy(states[s] + early * width, states[s] + by * width, states[s]);
     for (size_t i = 0; i < early; ++i)
@@ -109,6 +113,7 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                        .l2_dim = o.l2_dim,
                        .l2_channels = o.l2_channels};
   short_conv_fwd(in, y.v, block.data(), e.par());
+  if (Exact* exact = e.exact()) exact->short_conv_fwd(in, y.v);
   if (e.recording())
     e.tape().record("short conv", y.slot, [e, in, x, y, w] {
       Tape& t = e.tape();
@@ -125,10 +130,11 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
   const Mat<const float> a_log = e.weight(v.a_log);
   const size_t channels = a_log.rows, state = a_log.cols, count = a_log.count();
   // A = -exp(A_log) is the decay of a step of length one.
-  const Mat<float> A = e.arena().mat(1, count), one = e.arena().mat(1, count);
+  const Mat<float> A = e.result(1, count, false).v, one = e.result(1, count, false).v;
   std::fill_n(one.data, count, 1.0f);
   const DecayIn unit{.dt = one, .a_log = a_log.data, .heads = count};
   decay_fwd(unit, A, e.par());
+  if (Exact* exact = e.exact()) exact->decay_fwd(unit, A);
   const Var y = e.result(v.x.v.rows, channels);
   if (!states.empty() && single_tokens(offsets)) {
     selective_scan_step({.x = v.x.v,
@@ -151,6 +157,7 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                            .offsets = offsets,
                            .h0 = block.data()};
   selective_scan_fwd(in, y.v, block.data(), e.par());
+  if (Exact* exact = e.exact()) exact->selective_scan_fwd(in, y.v);
   if (e.recording())
     e.tape().record("selective scan", y.slot, [e, in, unit, v, y, channels, state, count] {
       Tape& t = e.tape();
@@ -211,6 +218,7 @@ Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
     e.arena().release(mark);
   }
   in.s0 = {};
+  if (Exact* exact = e.exact()) exact->fast_weight_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("fast weight", o.slot, [e, s, in, v, o, every, emitted] {
       Tape& t = e.tape();
@@ -397,8 +405,10 @@ Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& 
                        std::span<float* const> states) {
   const OpTimer timer(e.profile(), "fast weight chunks", false);
   check_states(e, states);
-  return states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
-                        : chunks_in_turn(e, s, v, chunk, positions, offsets, states);
+  const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
+                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states);
+  if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
+  return o;
 }
 
 DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFormerVars& v,
@@ -406,6 +416,7 @@ DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFo
                                std::span<const std::span<const KvSegment>> past) {
   const OpTimer timer(e.profile(), "delta former", false);
   check(past.empty() || !e.recording(), "gradients through a cache are not recorded");
+  check(past.empty() || !e.exact(), "Exact carries no states");
   const size_t n = v.q.v.rows, width = s.heads * s.dv;
   const DeltaFormerIn in{
       .q = v.q.v, .k = v.k.v, .v = v.v.v, .a = v.a.v, .b = v.b.v, .offsets = offsets, .past = past};
@@ -420,6 +431,7 @@ DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFo
   const Arena::Mark mark = e.arena().mark();
   delta_former_fwd(s, in, out, e.arena().take<float>(delta_former_fwd_scratch(s, offsets, e.par())), e.par());
   e.arena().release(mark);
+  if (Exact* exact = e.exact()) exact->delta_former_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("delta former", o.slot, [e, s, in, v, o, out] {
       Tape& t = e.tape();

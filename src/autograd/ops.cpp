@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "autograd/exact.h"
 #include "autograd/overwrite.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -52,6 +53,12 @@ void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b,
     matmul(form, a.b, b.b, c, into, e.par());
 }
 
+// y = x W^T, or added to it.
+void project(const Exec& e, const Operand& x, size_t w, Mat<float> y, Into into) {
+  product(e, MatmulForm::kNT, x, weight(e, w), y, into);
+  if (Exact* exact = e.exact()) exact->matmul(x.f, e.weight(w), y, into);
+}
+
 // Where a branch is added to the residual stream: a copy when the tape needs the old value, in place when
 // not.
 Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
@@ -59,6 +66,7 @@ Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
   if (!e.recording()) return residual;
   const Var y = e.result(rows, cols);
   copy<float>(residual.v, y.v);
+  if (Exact* exact = e.exact()) exact->copy(residual.v, y.v);
   return y;
 }
 
@@ -70,6 +78,7 @@ Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
   const OpTimer timer(e.profile(), "embedding", false);
   const Var y = e.result(ids.size(), e.weight(table).cols);
   embedding_fwd(ids.data(), e.weight(table), y.v, e.par());
+  if (Exact* exact = e.exact()) exact->embedding_fwd(ids.data(), e.weight(table), y.v);
   if (e.recording())
     e.tape().record("embedding", y.slot, [e, ids, table, y] {
       embedding_bwd(ids.data(), e.tape().grad(y.slot), e.weight_grad(table), e.par());
@@ -81,7 +90,7 @@ Var linear(Exec& e, Var x, size_t w, Var residual) {
   const OpTimer timer(e.profile(), "linear", false);
   const Operand xs = activation(e, x.v);
   const Var y = onto(e, residual, x.v.rows, e.weight(w).rows);
-  product(e, MatmulForm::kNT, xs, weight(e, w), y.v, into_of(residual));
+  project(e, xs, w, y.v, into_of(residual));
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
       Tape& t = e.tape();
@@ -103,7 +112,7 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
   size_t at = 0;
   for (const size_t w : ws) {
     const size_t out = e.weight(w).rows;
-    product(e, MatmulForm::kNT, xs, weight(e, w), y.v.col_range(at, at + out), Into::kOverwrite);
+    project(e, xs, w, y.v.col_range(at, at + out), Into::kOverwrite);
     at += out;
   }
   if (e.recording())
@@ -132,10 +141,11 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   {
     const OpTimer timer(e.profile(), "swiglu", false);
     swiglu_fwd(in, h, e.par());
+    if (Exact* exact = e.exact()) exact->swiglu_fwd(in, h);
   }
   {
     const OpTimer timer(e.profile(), "linear", false);
-    product(e, MatmulForm::kNT, activation(e, h), weight(e, w), y.v, into_of(residual));
+    project(e, activation(e, h), w, y.v, into_of(residual));
   }
   e.arena().release(mark);
   if (e.recording())
@@ -173,6 +183,7 @@ Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate
                      .gate = gate.gate,
                      .order = gate.order};
   rmsnorm_fwd(in, y.v, rstd, e.par());
+  if (Exact* exact = e.exact()) exact->rmsnorm_fwd(in, y.v);
   if (e.recording())
     e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z = gate.z, w] {
       Tape& t = e.tape();
@@ -189,10 +200,12 @@ Var add(Exec& e, Var a, Var b) {
   const OpTimer timer(e.profile(), "add", false);
   if (!e.recording()) {
     add_to(b.v, a.v, e.par());
+    if (Exact* exact = e.exact()) exact->add(a.v, b.v, a.v);
     return a;
   }
   const Var y = e.result(a.v.rows, a.v.cols);
   add(a.v, b.v, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->add(a.v, b.v, y.v);
   e.tape().record("add", y.slot, [e, a, b, y] {
     Tape& t = e.tape();
     const Mat<float> dy = t.grad(y.slot);
@@ -213,6 +226,7 @@ Var dropout(Exec& e, Var x, float p) {
   const DropoutMask mask{.rng = *e.dropout_rng(), .index = e.next_dropout_site(), .p = p};
   const Var y = e.result(x.v.rows, x.v.cols);
   dropout(mask, x.v, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->dropout(mask, x.v, y.v);
   if (e.recording())
     e.tape().record("dropout", y.slot, [e, mask, x, y] {
       Tape& t = e.tape();
@@ -227,7 +241,10 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
   if (which.size() == x.v.rows) return x;  // rows are chosen in order, so all of them are x itself
   const OpTimer timer(e.profile(), "rows", false);
   const Var y = e.result(which.size(), x.v.cols);
-  for (size_t i = 0; i < which.size(); ++i) std::copy_n(x.v.row(which[i]), x.v.cols, y.v.row(i));
+  for (size_t i = 0; i < which.size(); ++i) {
+    std::copy_n(x.v.row(which[i]), x.v.cols, y.v.row(i));
+    if (Exact* exact = e.exact()) exact->copy(x.v.row_range(which[i], which[i] + 1), y.v.row_range(i, i + 1));
+  }
   if (e.recording())
     e.tape().record("rows", y.slot, [e, x, y, which] {
       const Mat<float> dy = e.tape().grad(y.slot);
@@ -258,6 +275,7 @@ Var place(Exec& e, Var x, size_t cols, size_t begin) {
   const Var y = e.result(x.v.rows, cols, x.slot >= 0);
   std::fill_n(y.v.data, y.v.count(), 0.0f);
   copy<float>(x.v, y.v.col_range(begin, begin + x.v.cols));
+  if (Exact* exact = e.exact()) exact->copy(x.v, y.v.col_range(begin, begin + x.v.cols));
   if (e.recording() && x.slot >= 0)
     e.tape().record("place", y.slot, [e, x, y, begin] {
       const auto [dx, into] = e.tape().target(x.slot);
@@ -275,6 +293,7 @@ namespace {
 Var copied(Exec& e, Var x) {
   const Var y = e.result(x.v.rows, x.v.cols, x.slot >= 0);
   copy<float>(x.v, y.v);
+  if (Exact* exact = e.exact()) exact->copy(x.v, y.v);
   if (e.recording() && x.slot >= 0)
     e.tape().record("copy", y.slot, [e, x, y] { e.tape().give(y.slot, x.slot); });
   return y;
@@ -289,6 +308,7 @@ void norm_and_rotate(Exec& e, Var x, size_t heads, int norm, std::span<const int
     if (e.recording()) {  // the norm's backward reads its input, which is about to be overwritten
       const Mat<float> kept = e.arena().mat(x.v.rows, x.v.cols);
       copy<float>(x.v, kept);
+      if (Exact* exact = e.exact()) exact->copy(x.v, kept);
       raw = kept;
       rstd = e.arena().take<float>(x.v.rows * heads).data();
     }
@@ -298,9 +318,13 @@ void norm_and_rotate(Exec& e, Var x, size_t heads, int norm, std::span<const int
           .eps = o.norm.eps,
           .offset = o.norm.offset};
     rmsnorm_fwd(in, x.v, rstd, e.par());
+    if (Exact* exact = e.exact()) exact->rmsnorm_fwd(in, x.v);
   }
-  if (o.rope)
-    rope_fwd({.x = x.v, .positions = positions.data(), .table = o.rope, .heads = heads}, x.v, e.par());
+  if (o.rope) {
+    const RopeIn rope{.x = x.v, .positions = positions.data(), .table = o.rope, .heads = heads};
+    rope_fwd(rope, x.v, e.par());
+    if (Exact* exact = e.exact()) exact->rope_fwd(rope, x.v);
+  }
   if (!e.recording() || x.slot < 0) return;
   e.tape().record_in_place("norm+rope", x.slot, [e, x, heads, norm, in, rstd, positions, rope = o.rope] {
     const Mat<float> d = e.tape().grad(x.slot);
@@ -333,6 +357,7 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
   attention_packed_fwd(s, in, o.v, lse, e.par(),
                        e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
   e.arena().release(mark);
+  if (Exact* exact = e.exact()) exact->attention_packed_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("attention", o.slot, [e, s, in, q, k, v, o, lse] {
       Tape& t = e.tape();
@@ -360,8 +385,11 @@ LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_
     const Arena::Mark mark = e.arena().mark();
     const Mat<float> logits = e.arena().mat(end - begin, vocab);
     const Operand part = xs.row_range(begin, end);
-    product(e, MatmulForm::kNT, part, weight(e, w), logits, Into::kOverwrite);
-    cross_entropy({.logits = logits, .target = targets.data() + begin, .weight = weights.data() + begin},
+    project(e, part, w, logits, Into::kOverwrite);
+    const CrossEntropyIn in{
+        .logits = logits, .target = targets.data() + begin, .weight = weights.data() + begin};
+    if (Exact* exact = e.exact()) exact->cross_entropy(in);
+    cross_entropy(in,
                   {.loss = r.row_loss.data() + begin,
                    .argmax = r.row_argmax.data() + begin,
                    .dlogits = e.recording() ? logits : Mat<float>{}},

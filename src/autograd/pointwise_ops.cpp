@@ -1,3 +1,4 @@
+#include "autograd/exact.h"
 #include "autograd/ops.h"
 #include "autograd/overwrite.h"
 #include "kernels/delta_gates/delta_gates.h"
@@ -10,6 +11,7 @@ Var map(Exec& e, Var x, Map f, float scale, int bias) {
   const Var y = e.result(x.v.rows, x.v.cols);
   const MapIn in{.x = x.v, .map = f, .scale = scale, .bias = bias < 0 ? nullptr : e.weight(bias).data};
   map_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->map_fwd(in, y.v);
   if (e.recording())
     e.tape().record("map", y.slot, [e, in, x, y, bias] {
       const auto [dx, into] = e.tape().target(x.slot);
@@ -26,6 +28,7 @@ Var scaled(Exec& e, Var x, Var s, bool divide, float eps) {
   const Var y = e.result(x.v.rows, x.v.cols);
   const ScaleHeadsIn in{.x = x.v, .s = s.v, .divide = divide, .eps = eps};
   scale_heads_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->scale_heads_fwd(in, y.v);
   if (e.recording())
     e.tape().record("scale heads", y.slot, [e, in, x, s, y] {
       Tape& t = e.tape();
@@ -48,6 +51,7 @@ Var scale_heads_by(Exec& e, Var x, size_t w) {
   const Mat<const float> s = e.weight(w);
   const ScaleHeadsIn in{.x = x.v, .s = {s.data, x.v.rows, s.count(), 0}};  // every row is the parameter
   scale_heads_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->scale_heads_fwd(in, y.v);
   if (e.recording())
     e.tape().record("scale heads", y.slot, [e, in, x, y, w] {
       Tape& t = e.tape();
@@ -65,6 +69,7 @@ Var blend(Exec& e, Var a, Var b, Var z) {
   const Var y = e.result(a.v.rows, a.v.cols);
   const BlendIn in{.a = a.v, .b = b.v, .z = z.v};
   blend_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->blend_fwd(in, y.v);
   if (e.recording())
     e.tape().record("blend", y.slot, [e, in, a, b, z, y] {
       Tape& t = e.tape();
@@ -79,6 +84,7 @@ Var decay(Exec& e, Var dt, size_t a_log) {
   const Var g = e.result(dt.v.rows, dt.v.cols);
   const DecayIn in{.dt = dt.v, .a_log = e.weight(a_log).data, .heads = e.weight(a_log).count()};
   decay_fwd(in, g.v, e.par());
+  if (Exact* exact = e.exact()) exact->decay_fwd(in, g.v);
   if (e.recording())
     e.tape().record("decay", g.slot, [e, in, dt, g, a_log] {
       const auto [ddt, into] = e.tape().target(dt.slot);
@@ -98,6 +104,7 @@ Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_
                         .beta_max = beta_max};
   const Var y = e.result(a.v.rows, 2 * n);
   delta_gates_fwd(in, y.v.col_range(0, n), y.v.col_range(n, 2 * n), e.par());
+  if (Exact* exact = e.exact()) exact->delta_gates_fwd(in, y.v.col_range(0, n), y.v.col_range(n, 2 * n));
   if (e.recording())
     e.tape().record("delta gates", y.slot, [e, in, a, b, y, a_log, dt_bias, n] {
       Tape& t = e.tape();
@@ -122,6 +129,10 @@ Var forget(Exec& e, Var x, size_t bounds, size_t layer) {
   const Var gk = e.result(x.v.rows, 2 * n);
   const ForgetIn in{.x = x.v, .low = low};
   forget_fwd(in, gk.v.col_range(0, n), gk.v.col_range(n, 2 * n), e.par());
+  if (Exact* exact = e.exact()) {
+    exact->lower_bound_fwd(e.weight(bounds), layer, low);
+    exact->forget_fwd(in, gk.v.col_range(0, n), gk.v.col_range(n, 2 * n));
+  }
   if (e.recording())
     e.tape().record("forget", gk.slot, [e, in, x, gk, bounds, layer, n] {
       Tape& t = e.tape();
@@ -142,6 +153,7 @@ Var l2norm(Exec& e, Var x, size_t heads) {
   float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * heads).data() : nullptr;
   const L2NormIn in{.x = x.v, .groups = heads};
   l2norm_fwd(in, y.v, rstd, e.par());
+  if (Exact* exact = e.exact()) exact->l2norm_fwd(in, y.v);
   if (e.recording())
     e.tape().record("l2norm", y.slot, [e, in, rstd, x, y] {
       if (const auto [dx, into] = e.tape().target(x.slot); dx.data)
@@ -155,6 +167,7 @@ Var l1norm(Exec& e, Var x, size_t heads) {
   const Var y = e.result(x.v.rows, x.v.cols);
   const L1NormIn in{.x = x.v, .heads = heads};
   l1norm_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->l1norm_fwd(in, y.v);
   if (e.recording())
     e.tape().record("l1norm", y.slot, [e, in, x, y] {
       if (const auto [dx, into] = e.tape().target(x.slot); dx.data)
@@ -168,6 +181,7 @@ Var gated(Exec& e, Var u, Var g, Gate gate) {
   const SwigluIn in{.g = g.v, .u = u.v, .gate = gate};
   const Var y = e.recording() ? e.result(u.v.rows, u.v.cols) : u;
   swiglu_fwd(in, y.v, e.par());
+  if (Exact* exact = e.exact()) exact->swiglu_fwd(in, y.v);
   if (e.recording())
     e.tape().record("gate", y.slot, [e, in, u, g, y] {
       Tape& t = e.tape();

@@ -1,7 +1,6 @@
 // What the verbs share: options from visit() functions, output, and how errors end the program.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <functional>
@@ -11,6 +10,10 @@
 
 #include "base/error.h"
 #include "model/fields.h"
+
+namespace CLI {
+class App;
+}
 
 namespace braid {
 
@@ -37,26 +40,24 @@ std::function<int()> define_op(CLI::App& app);
 std::string op_details();
 std::function<int()> define_demo(CLI::App& app);
 
-// Adds each visited option to a command.
+// Adds each visited option to a command. A name without dashes is taken by its place. CLI11 is a large
+// header: only main.cpp and options.cpp see it.
 class OptionAdder {
  public:
   explicit OptionAdder(CLI::App& app) : app_(app) {}
-  void operator()(const char* name, bool& value, const char* help) { app_.add_flag(name, value, help); }
-  void operator()(const char* name, std::vector<std::string>& value, const char* help) {
-    app_.add_option(name, value, help)->allow_extra_args(false);
-  }
-  template <class T>
-  void operator()(const char* name, T& value, const char* help) {
-    CLI::Option* o = app_.add_option(name, value, help)->take_last();
-    if constexpr (std::is_same_v<T, std::string>) {
-      if (value.empty()) return;
-    }
-    o->capture_default_str();
-  }
+  void operator()(const char* name, bool& value, const char* help);
+  void operator()(const char* name, int64_t& value, const char* help);
+  void operator()(const char* name, double& value, const char* help);
+  void operator()(const char* name, std::string& value, const char* help);
+  void operator()(const char* name, std::vector<std::string>& value, const char* help);  // may be repeated
+  void several(const char* name, std::vector<std::string>& value, const char* help);  // may also take several
+  void required(const char* name, std::string& value, const char* help);
+  void footer(std::function<std::string()> text);  // below the options in --help
 
  private:
   CLI::App& app_;
 };
+bool given(const CLI::App& app, const char* name);  // whether the user gave this option
 
 // The visited options as a JSON object, names without dashes.
 class OptionRecorder {

@@ -90,7 +90,8 @@ int run(bool json) {
 
 std::function<int()> define_archs(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "one JSON line per architecture, mixer and MLP");
+  OptionAdder add(app);
+  add("--json", *json, "one JSON line per architecture, mixer and MLP");
   return [json] { return run(*json); };
 }
 

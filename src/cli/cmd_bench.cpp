@@ -100,13 +100,12 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
 
 std::function<int()> define_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("what", o->what, "matmul, kernels or train")->required();
-  app.add_option("--only", o->only, "matmul, kernels: only cases whose name contains this");
   OptionAdder add(app);
+  add.required("what", o->what, "matmul, kernels or train");
+  add("--only", o->only, "matmul, kernels: only cases whose name contains this");
   o->train.visit(add);
-  app.add_option("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2")
-      ->capture_default_str();
-  app.add_flag("--json", o->json, "one JSON line per case and number of threads");
+  add("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2");
+  add("--json", o->json, "one JSON line per case and number of threads");
   return [o]() -> int {
     const Result<std::vector<int32_t>> asked = parse_ids(o->threads, "--threads");
     if (!asked) return wrong_use(asked.error());

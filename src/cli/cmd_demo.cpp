@@ -78,9 +78,10 @@ std::function<int()> define_demo(CLI::App& app) {
     int64_t steps = 300, threads = 0;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("--run", o->run, "folder for the run")->capture_default_str();
-  app.add_option("--steps", o->steps, "training steps")->capture_default_str();
-  app.add_option("--threads", o->threads, "threads; 0 = all cores")->capture_default_str();
+  OptionAdder add(app);
+  add("--run", o->run, "folder for the run");
+  add("--steps", o->steps, "training steps");
+  add("--threads", o->threads, "threads; 0 = all cores");
   return [o] { return run(o->run, o->steps, o->threads); };
 }
 

@@ -4,12 +4,13 @@
 #include "cli/cli.h"
 #include "infer/generate.h"
 #include "io/file.h"
+#include "model/state_file.h"
 
 namespace braid {
 namespace {
 
 struct Options {
-  std::string model, prompt, prompt_file, tokens;
+  std::string model, prompt, prompt_file, tokens, load_state, save_state;
   int64_t max_tokens = 256, top_k = 0, seed = 0, threads = 0;
   double temperature = 0.8, top_p = 0.95, min_p = 0, repetition_penalty = 1;
   std::vector<std::string> stop;
@@ -29,6 +30,9 @@ struct Options {
     v("--greedy", greedy, "always the likeliest token: the same as --temperature 0");
     v("--seed", seed, "of the sampler");
     v("--stop", stop, "end before this string would appear; may be repeated");
+    v("--load-state", load_state,
+      "go on from a state that --save-state wrote: the prompt follows what it has read");
+    v("--save-state", save_state, "file for what the model remembers after the prompt");
     v("--threads", threads, "threads; 0 = all cores");
     v("--stats", stats, "print speed on stderr at the end");
     v("--json", json, "print one JSON object at the end instead of streaming");
@@ -78,6 +82,13 @@ int run(const Options& o) {
 
   ThreadPool pool(resolve_threads(o.threads));
   Session session(**model, pool);
+  if (!o.load_state.empty()) {
+    Result<State> state = load_state(**model, o.load_state);
+    if (!state) return fail(state.error());
+    session.set_state(*std::move(state));
+  }
+  if (!o.save_state.empty())
+    g.after_prompt = [&](const State& state) { return save_state(state, **model, o.save_state); };
   // Text models have a token per byte; others show their ids.
   const bool bytes = vocab == 256;
   const auto text_of = [&](int32_t id) {

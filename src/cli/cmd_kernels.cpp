@@ -6,7 +6,8 @@ namespace braid {
 
 std::function<int()> define_kernels(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "one JSON line per op and implementation");
+  OptionAdder add(app);
+  add("--json", *json, "one JSON line per op and implementation");
   return [json] {
     if (!*json)
       fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));

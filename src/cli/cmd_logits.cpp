@@ -3,12 +3,13 @@
 #include "cli/cli.h"
 #include "infer/session.h"
 #include "io/safetensors.h"
+#include "model/state_file.h"
 
 namespace braid {
 namespace {
 
 struct Options {
-  std::string model, tokens, text, split, out;
+  std::string model, tokens, text, split, out, load_state, save_state;
   int64_t threads = 0;
   bool json = false;
   template <class V>
@@ -19,6 +20,8 @@ struct Options {
     v("--split", split,
       "feed the sequence in pieces of these lengths, e.g. 5,1,9; the rest follows as one piece");
     v("--out", out, "safetensors file to write: 'logits' [tokens, vocab] and 'tokens'");
+    v("--load-state", load_state, "go on from a state that --save-state wrote");
+    v("--save-state", save_state, "file for what the model remembers after the last token");
     v("--threads", threads, "threads; 0 = all cores");
     v("--json", json, "print a summary as one JSON line");
   }
@@ -59,6 +62,11 @@ int run(const Options& o) {
 
   ThreadPool pool(resolve_threads(o.threads));
   Session session(**model, pool);
+  if (!o.load_state.empty()) {
+    Result<State> state = load_state(**model, o.load_state);
+    if (!state) return fail(state.error());
+    session.set_state(*std::move(state));
+  }
   Tensor logits(DType::kF32, {static_cast<int64_t>(ids.size()), vocab}),
       tokens(DType::kI32, {static_cast<int64_t>(ids.size())});
   std::ranges::copy(ids, tokens.as<int32_t>().begin());
@@ -70,6 +78,8 @@ int run(const Options& o) {
   }
   if (Status s = write_safetensors(o.out, {{"logits", logits.view()}, {"tokens", tokens.view()}}); !s)
     return fail(s.error());
+  if (!o.save_state.empty())
+    if (Status s = save_state(session.state(), **model, o.save_state); !s) return fail(s.error());
   if (o.json)
     print_json({{"tokens", ids.size()}, {"vocab", vocab}, {"pieces", pieces.size()}, {"out", o.out}});
   else

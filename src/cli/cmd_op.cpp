@@ -85,16 +85,16 @@ std::string op_details() {
 
 std::function<int()> define_op(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("name", o->name, "the op; without one, the ops are listed");
-  app.add_option("--in", o->in, "safetensors file with the op's inputs by name");
-  app.add_option("--out", o->out, "safetensors file to write: outputs, final state, gradients");
-  app.add_option("--form", o->form,
-                 "how it is computed, e.g. step: token by token; empty = the op's first form");
-  app.add_flag("--backward", o->backward, "also the gradients");
-  app.add_option("--set", o->set, "a setting of the op, e.g. scale=0.5; may be repeated or take several");
-  app.add_option("--threads", o->threads, "threads; 0 = all cores")->capture_default_str();
-  app.add_flag("--json", o->json, "print a summary as one JSON line");
-  app.footer([o] {
+  OptionAdder add(app);
+  add("name", o->name, "the op; without one, the ops are listed");
+  add("--in", o->in, "safetensors file with the op's inputs by name");
+  add("--out", o->out, "safetensors file to write: outputs, final state, gradients");
+  add("--form", o->form, "how it is computed, e.g. step: token by token; empty = the op's first form");
+  add("--backward", o->backward, "also the gradients");
+  add.several("--set", o->set, "a setting of the op, e.g. scale=0.5; may be repeated or take several");
+  add("--threads", o->threads, "threads; 0 = all cores");
+  add("--json", o->json, "print a summary as one JSON line");
+  add.footer([o] {
     const CallableOp* op = find_op(o->name);
     return op ? op_help(*op) : "\nOps:\n" + op_list();
   });

@@ -19,7 +19,7 @@ class OptionRestorer {
   template <class T>
   void operator()(const char* name, T& value, const char*) {
     const auto it = stored_.find(name + 2);
-    if (it == stored_.end() || app_.count(name) > 0 || std::string_view(name) == "--resume") return;
+    if (it == stored_.end() || given(app_, name) || std::string_view(name) == "--resume") return;
     if constexpr (std::is_same_v<T, std::vector<std::string>>) {
       if (it->is_array() && std::ranges::all_of(*it, [](const Json& j) { return j.is_string(); }))
         it->get_to(value);
@@ -112,8 +112,8 @@ std::function<int()> define_train(CLI::App& app) {
   auto all = std::make_shared<All>();
   OptionAdder add(app);
   all->o.visit(add);
-  app.add_flag("--json", all->json, "print metrics as JSON lines on stdout");
-  app.add_flag("--quiet", all->quiet, "no progress");
+  add("--json", all->json, "print metrics as JSON lines on stdout");
+  add("--quiet", all->quiet, "no progress");
   return [all, &app] { return run(all->o, all->json, all->quiet, app); };
 }
 

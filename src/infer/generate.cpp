@@ -17,6 +17,8 @@ Result<Generated> generate(Session& session, std::span<const int32_t> prompt, co
   double start = seconds_now();
   std::span<const float> logits = session.feed(prompt);
   out.prefill_seconds = seconds_now() - start;
+  if (options.after_prompt)
+    if (Status s = options.after_prompt(session.state()); !s) return s.error();
   start = seconds_now();
   out.why = "length";
   while (static_cast<int64_t>(out.tokens.size()) < options.max_tokens) {

@@ -14,7 +14,8 @@ namespace braid {
 struct GenerateOptions {
   SamplerOptions sampler = {};
   int64_t max_tokens = 256;
-  std::vector<std::string> stop = {};  // ends before the first of these would be shown
+  std::vector<std::string> stop = {};                     // ends before the first of these would be shown
+  std::function<Status(const State&)> after_prompt = {};  // may keep the state; its failure ends everything
 };
 
 struct Generated {

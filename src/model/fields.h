@@ -25,76 +25,21 @@ struct Range {
 // Reads fields from a JSON object and notes every problem: wrong types, values out of range, unknown keys.
 class FieldReader {
  public:
-  FieldReader(const Json& object, std::string where, std::vector<Problem>& problems)
-      : object_(object), where_(std::move(where)), problems_(problems) {
-    if (!object_.is_object()) problem("", "is " + text(object_), "give an object { ... }");
-  }
+  FieldReader(const Json& object, std::string where, std::vector<Problem>& problems);
 
-  void operator()(const char* name, int64_t& value, Range range, const char* /*help*/) {
-    if (const Json* j = find(name)) {
-      if (!j->is_number_integer() || (j->is_number_unsigned() && j->get<uint64_t>() > INT64_MAX))
-        return problem(name, "is " + text(*j), "give a whole number");
-      in_range(
-          name, static_cast<double>(j->get<int64_t>()), range, [&] { value = j->get<int64_t>(); },
-          "whole number ");
-    }
-  }
-  void operator()(const char* name, double& value, Range range, const char* /*help*/) {
-    if (const Json* j = find(name)) {
-      if (!j->is_number()) return problem(name, "is " + text(*j), "give a number");
-      in_range(
-          name, j->get<double>(), range, [&] { value = j->get<double>(); }, "number ");
-    }
-  }
-  void operator()(const char* name, bool& value, const char* /*help*/) {
-    if (const Json* j = find(name)) {
-      if (!j->is_boolean()) return problem(name, "is " + text(*j), "give true or false");
-      value = j->get<bool>();
-    }
-  }
+  void operator()(const char* name, int64_t& value, Range range, const char* help);
+  void operator()(const char* name, double& value, Range range, const char* help);
+  void operator()(const char* name, bool& value, const char* help);
   void operator()(const char* name, std::string& value, const std::vector<std::string>& choices,
-                  const char* /*help*/) {
-    if (const Json* j = find(name)) {
-      if (!j->is_string()) return problem(name, "is " + text(*j), "give a string");
-      const std::string s = j->get<std::string>();
-      if (!choices.empty() && std::find(choices.begin(), choices.end(), s) == choices.end())
-        return problem(name, "is '" + s + "'", suggest(s, choices));
-      value = s;
-    }
-  }
+                  const char* help);
 
-  // A key that is read elsewhere.
-  void allow(const char* name) { known_.push_back(name); }
-
-  void finish() {  // reports keys that nobody asked for
-    if (!object_.is_object()) return;
-    for (const auto& [key, unused] : object_.items())
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        problem(key, "is not a setting here", suggest(key, known_));
-  }
-
-  void problem(const std::string& name, const std::string& what, const std::string& fix) {
-    problems_.push_back({name.empty() ? where_ : where_.empty() ? name : where_ + "." + name, what, fix});
-  }
+  void allow(const char* name) { known_.push_back(name); }  // a key that is read elsewhere
+  void finish();                                            // reports keys that nobody asked for
+  void problem(const std::string& name, const std::string& what, const std::string& fix);
 
  private:
-  static std::string text(const Json& j) {
-    const std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
-    return s.size() > 60 ? s.substr(0, 57) + "..." : s;
-  }
-  const Json* find(const char* name) {
-    known_.push_back(name);
-    if (!object_.is_object()) return nullptr;
-    const auto it = object_.find(name);
-    return it == object_.end() ? nullptr : &*it;
-  }
-  template <class Set>
-  void in_range(const char* name, double x, Range range, const Set& set, const char* kind) {
-    if (!(x >= range.low && x <= range.high))
-      return problem(name, fmt::format("is {:g}", x),
-                     fmt::format("give a {}from {:g} to {:g}", kind, range.low, range.high));
-    set();
-  }
+  const Json* find(const char* name);
+  bool in_range(const char* name, double x, Range range, const char* kind);
 
   const Json& object_;
   std::string where_;
@@ -106,12 +51,11 @@ class FieldReader {
 class FieldWriter {
  public:
   explicit FieldWriter(Json& object) : object_(object) {}
-  void operator()(const char* name, int64_t& value, Range, const char*) { object_[name] = value; }
-  void operator()(const char* name, double& value, Range, const char*) { object_[name] = value; }
-  void operator()(const char* name, bool& value, const char*) { object_[name] = value; }
-  void operator()(const char* name, std::string& value, const std::vector<std::string>&, const char*) {
-    object_[name] = value;
-  }
+  void operator()(const char* name, int64_t& value, Range range, const char* help);
+  void operator()(const char* name, double& value, Range range, const char* help);
+  void operator()(const char* name, bool& value, const char* help);
+  void operator()(const char* name, std::string& value, const std::vector<std::string>& choices,
+                  const char* help);
 
  private:
   Json& object_;
@@ -124,21 +68,11 @@ struct FieldDoc {
 class FieldLister {
  public:
   std::vector<FieldDoc> fields;
-  void operator()(const char* name, int64_t& value, Range, const char* help) {
-    fields.push_back({name, std::to_string(value), help});
-  }
-  void operator()(const char* name, double& value, Range, const char* help) {
-    fields.push_back({name, fmt::format("{:g}", value), help});
-  }
-  void operator()(const char* name, bool& value, const char* help) {
-    fields.push_back({name, value ? "true" : "false", help});
-  }
+  void operator()(const char* name, int64_t& value, Range range, const char* help);
+  void operator()(const char* name, double& value, Range range, const char* help);
+  void operator()(const char* name, bool& value, const char* help);
   void operator()(const char* name, std::string& value, const std::vector<std::string>& choices,
-                  const char* help) {
-    std::string all;
-    for (const std::string& c : choices) all += (all.empty() ? " (" : " | ") + c;
-    fields.push_back({name, value, help + (all.empty() ? "" : all + ")")});
-  }
+                  const char* help);
 };
 
 // Changes what the object gives; the rest of `c` stays. `also`: a key that is read elsewhere.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/recompute.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "model/mixers/registry.h"
 
@@ -80,6 +81,12 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
   std::unique_ptr<Model> model = create(*config);
   if (Status s = model->load_weights(dir + "/model.safetensors"); !s) return s.error();
   return model;
+}
+
+Status Model::save(const std::string& dir) const {
+  if (Status s = make_dirs(dir); !s) return s;
+  if (Status s = save_json(dir + "/config.json", to_json(config_)); !s) return s;
+  return save_weights(dir + "/model.safetensors");
 }
 
 Status Model::save_weights(const std::string& path) const {

@@ -24,6 +24,7 @@ class Model {
 
   // A model folder: config.json and model.safetensors.
   static Result<std::unique_ptr<Model>> load(const std::string& dir);
+  Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
 

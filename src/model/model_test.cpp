@@ -5,10 +5,15 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
+#include "io/file.h"
+#include "io/safetensors.h"
+#include "io/test_dir.h"
 #include "kernels/common/compare.h"
 #include "model/mixers/registry.h"
 #include "model/presets.h"
+#include "model/state_file.h"
 
 namespace braid {
 namespace {
@@ -108,6 +113,82 @@ TEST(Model, AWindowedCacheStaysSmall) {
   run(*windowed, &w, tokens, piece);
   run(*full, &f, tokens, piece);
   EXPECT_LE(w.bytes() * 5, f.bytes());
+}
+
+// ---- States in files
+
+TEST(StateFile, GoesOnAfterPagesWereForgotten) {
+  const TestDir dir;
+  for (const char* window : {"0", "1", "20", "200"}) {
+    const std::unique_ptr<Model> model = make({"pattern.*.mixer.window=" + std::string(window)});
+    const std::vector<int32_t> tokens = random_tokens(700);
+    for (const size_t cut : {0, 1, 128, 256, 300, 512}) {
+      const size_t piece[] = {50};
+      State whole = model->new_state();
+      run(*model, &whole, std::span(tokens).first(cut), piece);
+      ASSERT_TRUE(save_state(whole, *model, dir / "state"));
+      Result<State> loaded = load_state(*model, dir / "state");
+      ASSERT_TRUE(loaded) << loaded.error().what;
+      EXPECT_TRUE(*loaded == whole);
+      EXPECT_EQ(run(*model, &*loaded, std::span(tokens).subspan(cut), piece),
+                run(*model, &whole, std::span(tokens).subspan(cut), piece))
+          << "window " << window << " cut " << cut;
+    }
+  }
+}
+
+TEST(StateFile, MisfitsAreNamed) {
+  const TestDir dir;
+  const std::string path = dir / "state", bad = dir / "bad";
+  const std::unique_ptr<Model> model = make({}), wide = make({"d_model=96"}), other = make({});
+  other->init(99);
+  State state = model->new_state();
+  const size_t piece[] = {9};
+  run(*model, &state, random_tokens(9), piece);
+  ASSERT_TRUE(save_state(state, *model, path));
+  const auto expect_error = [](const Result<State>& r, const std::string& what) {
+    ASSERT_FALSE(r) << what;
+    EXPECT_NE(r.error().what.find(what), std::string::npos) << r.error().what;
+  };
+  expect_error(load_state(*wide, path), "another config");
+  expect_error(load_state(*other, path), "other weights");
+  expect_error(load_state(*model, dir / "nothing"), "nothing");
+  ASSERT_TRUE(model->save_weights(bad));
+  expect_error(load_state(*model, bad), "not a saved state");
+
+  // A file that is cut anywhere.
+  const Result<std::string> bytes = read_text(path);
+  ASSERT_TRUE(bytes);
+  for (size_t n = 0; n < bytes->size(); n += 997) {
+    ASSERT_TRUE(write_atomic(bad, std::string_view(*bytes).substr(0, n)));
+    EXPECT_FALSE(load_state(*model, bad)) << n;
+  }
+
+  // The same file with one thing changed.
+  const Result<SafeTensors> file = SafeTensors::open(path);
+  ASSERT_TRUE(file);
+  const Tensor other_numbers(DType::kF32, {9, 63}), more(DType::kF32, {10, 64}), half(DType::kBF16, {9, 64});
+  const auto changed = [&](const std::string& name, const View* view,
+                           std::map<std::string, std::string> metadata = {}) {
+    std::vector<NamedTensor> tensors;
+    for (const std::string& n : file->names())
+      if (n != name) tensors.push_back({n, *file->find(n)});
+    if (view) tensors.push_back({name, *view});
+    for (const auto& [key, value] : file->metadata()) metadata.try_emplace(key, value);
+    EXPECT_TRUE(write_safetensors(bad, tensors, metadata));
+    return load_state(*model, bad);
+  };
+  const View narrow = other_numbers.view(), longer = more.view(), bf16_view = half.view();
+  ASSERT_TRUE(changed("layers.0.k", file->find("layers.0.k")));
+  expect_error(changed("layers.0.k", nullptr), "layers.0.k: is missing; expected [9, 64]");
+  expect_error(changed("layers.0.k", &narrow), "layers.0.k: has shape [9, 63]; expected [9, 64]");
+  expect_error(changed("layers.1.v", &longer), "layers.1.v: has shape [10, 64]; expected [9, 64]");
+  expect_error(changed("layers.1.k", &longer), "layers.1.k: has shape [10, 64]; expected [9, 64]");
+  expect_error(changed("layers.1.v", &bf16_view), "layers.1.v: has dtype BF16; expected F32");
+  expect_error(changed("layers.0.fast", &narrow), "layers.0.fast: is nothing that this model remembers");
+  for (const char* position :
+       {"-1", "8", "10", "137", "", "nine", "9 ", "99999999999999999999", "1000000000"})
+    EXPECT_FALSE(changed("", nullptr, {{"position", position}})) << position;
 }
 
 TEST(Model, ThreadsDoNotChangeABit) {

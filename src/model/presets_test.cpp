@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "io/test_dir.h"
 #include "kernels/common/compare.h"
 #include "model/model.h"
+#include "model/state_file.h"
 
 namespace braid {
 namespace {
@@ -108,6 +110,21 @@ TEST_P(EveryPreset, ACopiedStateGoesOnByItself) {
   EXPECT_TRUE(b == c);
   got.insert(got.end(), rest.begin(), rest.end());
   expect_same(got, want, "after a copy");
+}
+
+TEST_P(EveryPreset, ASavedStateGoesOnBitForBit) {
+  const TestDir dir;
+  const std::unique_ptr<Model> model = tiny(GetParam()), again = tiny(GetParam());
+  const std::vector<int32_t> tokens = random_tokens(60);
+  const auto [before, after] = std::pair(std::span(tokens).first(25), std::span(tokens).subspan(25));
+  State whole = model->new_state();
+  run_pieces(*model, whole, before, {10, 15});
+  ASSERT_TRUE(save_state(whole, *model, dir / "state"));
+  Result<State> loaded = load_state(*again, dir / "state");
+  ASSERT_TRUE(loaded) << loaded.error().what;
+  EXPECT_TRUE(*loaded == whole);
+  EXPECT_EQ(run_pieces(*again, *loaded, after, {4, 1}), run_pieces(*model, whole, after, {4, 1}));
+  EXPECT_TRUE(*loaded == whole);
 }
 
 TEST_P(EveryPreset, ARaggedBatchIsItsSequencesOneByOne) {

@@ -28,7 +28,7 @@ void KvCache::drop_before_window(size_t window) {
   if (window == 0) return;
   const int64_t oldest =
       end_ - static_cast<int64_t>(window) + 1;  // the oldest position that the next query sees
-  while (!pages_.empty() && first_ + static_cast<int64_t>(kPageTokens) <= oldest) {
+  while (pages_.size() > 1 && first_ + static_cast<int64_t>(kPageTokens) <= oldest) {
     pages_.erase(pages_.begin());
     first_ += kPageTokens;
   }
@@ -73,6 +73,10 @@ float* Memory::write(size_t count) {
   return numbers_->as<float>().data();
 }
 
+std::span<const float> Memory::numbers() const {
+  return numbers_ ? std::as_const(*numbers_).as<float>() : std::span<const float>();
+}
+
 bool Memory::operator==(const Memory& other) const {
   if (!numbers_ || !other.numbers_) return numbers_ == other.numbers_;
   return numbers_->bytes() == other.numbers_->bytes() &&
@@ -80,9 +84,8 @@ bool Memory::operator==(const Memory& other) const {
 }
 
 size_t LayerState::bytes() const {
-  size_t n = 0;
-  const auto count = [&](const auto& memory) { n += memory.bytes(); };
-  visit(count);
+  size_t n = kv.bytes();
+  for (const NamedMemory& m : kMemories) n += (this->*m.which).bytes();
   return n;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -17,9 +18,12 @@ class KvCache {
  public:
   static constexpr size_t kPageTokens = 128;
 
+  KvCache() = default;
+  explicit KvCache(int64_t first) : first_(first), end_(first) {}  // has forgotten all before `first`
+
   // Appends rows (all with the same strides as the Mats) at the next positions.
   void append(Mat<const float> k, Mat<const float> v);
-  // Forgets what a query at position end() or later cannot see.
+  // Forgets pages that no query at position end() or later can see; the newest always stays.
   void drop_before_window(size_t window);
   void segments(std::vector<KvSegment>& out) const;
 
@@ -40,6 +44,7 @@ class KvCache {
 class Memory {
  public:
   float* write(size_t count);  // for this copy alone
+  std::span<const float> numbers() const;
   size_t bytes() const { return numbers_ ? numbers_->bytes() : 0; }
   bool operator==(const Memory& other) const;
 
@@ -56,13 +61,18 @@ struct LayerState {
   Memory scan;        // states of a selective scan [channels, state]
   Memory delayed;     // keys and values on their way to the fast weights [window, width]
 
-  template <class V>
-  void visit(V& v) const {
-    v(kv), v(fast), v(normaliser), v(conv), v(scan), v(delayed);
-  }
   size_t bytes() const;
   bool operator==(const LayerState&) const = default;
 };
+struct NamedMemory {
+  const char* name;
+  Memory LayerState::*which;
+};
+inline constexpr NamedMemory kMemories[] = {{"fast", &LayerState::fast},
+                                            {"normaliser", &LayerState::normaliser},
+                                            {"conv", &LayerState::conv},
+                                            {"scan", &LayerState::scan},
+                                            {"delayed", &LayerState::delayed}};
 
 struct State {
   int64_t position = 0;  // tokens seen

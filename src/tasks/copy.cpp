@@ -21,8 +21,10 @@ class Copy final : public Task {
     return all;
   }
   std::vector<Problem> validate() const override { return lengths_.validate(); }
+  bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override { return static_cast<size_t>(kFirstSymbol + symbols_); }
   size_t max_length(Split split) const override { return static_cast<size_t>(2 * lengths_.longest(split)); }
+  size_t min_length(Split split) const override { return static_cast<size_t>(2 * lengths_.shortest(split)); }
   double chance() const override { return 1.0 / static_cast<double>(symbols_); }
 
   Sample sample(Rng& rng, Split split) const override {

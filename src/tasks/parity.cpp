@@ -14,8 +14,10 @@ class Parity final : public Task {
  public:
   std::vector<Setting> settings() override { return lengths_.settings(2); }
   std::vector<Problem> validate() const override { return lengths_.validate(); }
+  bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override { return 3; }
   size_t max_length(Split split) const override { return static_cast<size_t>(lengths_.longest(split) - 1); }
+  size_t min_length(Split split) const override { return static_cast<size_t>(lengths_.shortest(split) - 1); }
   double chance() const override { return 0.5; }
 
   Sample sample(Rng& rng, Split split) const override {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/nearest.h"
-#include "data/batch.h"
 #include "tasks/makers.h"
 
 namespace braid {
@@ -12,8 +11,38 @@ namespace {
 constexpr std::array kTasks{
     TaskEntry{"parity", 1, "whether the number of ones is odd; a length counts the bits and the answer",
               "arXiv:2411.12537", &make_parity},
+    TaskEntry{"mod-arith", 1,
+              "the value mod 5 of digits with + - * between; a length counts '=' and the answer, too",
+              "arXiv:2411.12537", &make_mod_arith},
+    TaskEntry{"mod-arith-brackets", 1,
+              "the value mod 5 of a bracketed expression; a length counts '=' and the answer, too",
+              "arXiv:2411.12537", &make_mod_arith_brackets},
+    TaskEntry{"word-problem", 1,
+              "the running product of group elements; a length counts the tokens after BOS",
+              "arXiv:2411.12537, arXiv:2502.10297", &make_word_problem},
+    TaskEntry{"swap-tracking", 1, "the object at place 0 after every swap; a length counts the swaps",
+              "arXiv:2505.19488", &make_swap_tracking},
+    TaskEntry{"reachability", 1,
+              "the nodes of two trees that hang together with node 1; a length counts the nodes",
+              "arXiv:2505.19488", &make_reachability},
+    TaskEntry{"stress", 1,
+              "the object at place 0 with more places than dimensions and fixed keys; a length counts writes "
+              "and swaps",
+              "arXiv:2505.19488", &make_stress},
+    TaskEntry{"mqar", 1, "the value that came with each key, for many keys; a length counts all tokens",
+              "arXiv:2312.04927", &make_mqar},
     TaskEntry{"copy", 1, "a random string repeated after a separator; a length counts its symbols",
               "arXiv:2402.01032", &make_copy},
+    TaskEntry{"selective-copy", 1, "symbols scattered in noise, in order; a length counts symbols and noise",
+              "arXiv:2312.00752", &make_selective_copy},
+    TaskEntry{"induction", 1, "what followed the special token the first time; a length counts all tokens",
+              "arXiv:2312.00752", &make_induction},
+    TaskEntry{"state-recall", 1,
+              "the bit at a pointer that was swapped with others; a length counts bits, and swaps",
+              "arXiv:2604.03444", &make_state_recall},
+    TaskEntry{"pcr", 1,
+              "a parity tells which address to look up in a table; a length counts the parity's bits",
+              "arXiv:2605.16640", &make_pcr},
 };
 
 }  // namespace
@@ -30,38 +59,10 @@ Result<std::unique_ptr<Task>> make_task(std::string_view name, const std::vector
     std::vector<Problem> problems = apply_settings(task->settings(), assignments);
     for (Problem& p : task->validate()) problems.push_back(std::move(p));
     if (!problems.empty()) return to_error(fmt::format("task {}: wrong settings", name), problems);
+    task->prepare();
     return task;
   }
   return Error{fmt::format("there is no task '{}'", name), suggest(name, names)};
-}
-
-std::string Task::show(const Sample& sample) const {
-  std::string question, answer;
-  for (size_t i = 0; i < sample.tokens.size(); ++i) {
-    if (answer.empty()) question += token_text(sample.tokens[i]) + " ";
-    if (sample.targets[i] != kUnsupervised) answer += " " + token_text(sample.targets[i]);
-  }
-  return question + "->" + answer;
-}
-
-std::vector<Setting> Lengths::settings(int64_t least) {
-  const auto low = static_cast<double>(least), high = 65536.0;
-  return {{"train_min", &train_min, low, high, "shortest training length"},
-          {"train_max", &train_max, low, high, "longest training length"},
-          {"test_min", &test_min, low, high, "shortest test length"},
-          {"test_max", &test_max, low, high, "longest test length"}};
-}
-
-std::vector<Problem> Lengths::validate() const {
-  std::vector<Problem> problems;
-  const auto ordered = [&](std::string split, int64_t low, int64_t high) {
-    if (low > high)
-      problems.push_back({split + "_min", fmt::format("{} is more than {}_max {}", low, split, high),
-                          fmt::format("set {}_max={}", split, low)});
-  };
-  ordered("train", train_min, train_max);
-  ordered("test", test_min, test_max);
-  return problems;
 }
 
 }  // namespace braid

@@ -1,13 +1,19 @@
-// How well predictions match: over supervised positions, and over whole sequences.
+// How well predictions match: over supervised positions, over whole sequences, and by name.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "data/batch.h"
 
 namespace braid {
+
+inline double share(size_t part, size_t whole) {
+  return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
 
 struct Score {
   size_t positions = 0, right_positions = 0;  // supervised ones
@@ -19,16 +25,36 @@ struct Score {
   double normalised(double chance) const { return (accuracy() - chance) / (1 - chance); }
 
   Score& operator+=(const Score& other);
-
- private:
-  static double share(size_t part, size_t whole) {
-    return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-  }
 };
 
-// `predicted`: one token per token of the batch; those at unsupervised positions do not matter. Sequences
-// without a supervised position do not count.
+// One sequence and what was predicted for it: a token per position, those at unsupervised ones do not matter.
+struct Answered {
+  std::span<const int32_t> tokens, targets, predicted;
+
+  bool supervised(size_t t) const { return targets[t] != kUnsupervised; }
+  bool right(size_t t) const { return predicted[t] == targets[t]; }
+};
+Score score(const Answered& sequence);
+
+// `predicted`: one token per token of the batch. Sequences without a supervised position do not count.
 Score score(const BatchView& batch, std::span<const int32_t> predicted);
+Answered answered(const BatchView& batch, std::span<const int32_t> predicted, size_t sequence);
+
+// A share with a name: right of total. What it counts is up to the task (Task::measure).
+struct Metric {
+  std::string name;
+  double chance =
+      0;  // what normalised() takes as 0: the paper's figure where it gives one, else a blind guess
+  size_t right = 0, total = 0;
+
+  void add(bool is_right) { right += is_right, ++total; }
+  double value() const { return share(right, total); }
+  double normalised() const { return (value() - chance) / (1 - chance); }
+};
+
+// Lengths and positions are counted together between powers of two: 1, 2, 3-4, 5-8, 9-16 ...
+size_t doubling(size_t n);                // 1 -> 0, 2 -> 1, 3 and 4 -> 2; n > 0
+std::string doubling_text(size_t index);  // "5-8"
 
 // The first of the largest; NaN never wins, and -1, no token, is returned if there is nothing else.
 int32_t argmax(std::span<const float> logits);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/nearest.h"
 
@@ -23,6 +24,9 @@ std::string store(const Setting& s, std::string_view text, T* out) {
   if constexpr (std::is_same_v<T, bool>) {
     if (text != "true" && text != "false") return fmt::format("is '{}'", text);
     v = text == "true";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (std::ranges::find(s.choices, text) == s.choices.end()) return fmt::format("is '{}'", text);
+    v = text;
   } else {
     if (!parse_number(text, &v))
       return fmt::format("is '{}', not a {}number", text, std::is_same_v<T, int64_t> ? "whole " : "");
@@ -41,6 +45,10 @@ std::string value_text(const Setting& setting) {
 
 std::string range_text(const Setting& setting) {
   if (std::holds_alternative<bool*>(setting.value)) return "true or false";
+  if (std::holds_alternative<std::string*>(setting.value)) {
+    const auto rest = setting.choices.first(setting.choices.size() - 1);
+    return fmt::format("{} or {}", fmt::join(rest, ", "), setting.choices.back());
+  }
   return fmt::format("{} .. {}", setting.low, setting.high);
 }
 

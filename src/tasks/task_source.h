@@ -18,6 +18,8 @@ class TaskSource final : public Source {
   TaskSource(std::unique_ptr<Task> task, const TaskSourceOptions& options);
 
   const Task& task() const { return *task_; }
+  bool grow() { return task_->grow() && ++growths_; }  // of the training stream; not while others read it
+  size_t growths() const { return growths_; }
   Sample train_sample(uint64_t i) const;
   Sample validation_sample(size_t i) const;
 
@@ -26,6 +28,7 @@ class TaskSource final : public Source {
   size_t max_length() const override {
     return std::max(task_->max_length(Split::kTrain), task_->max_length(Split::kTest));
   }
+  // Both tell the settings at the start: growths are a run's position, not another source.
   std::string fingerprint() const override { return fingerprint_; }
   std::string describe() const override { return description_; }
 
@@ -36,6 +39,7 @@ class TaskSource final : public Source {
  private:
   std::unique_ptr<Task> task_;
   TaskSourceOptions options_;
+  size_t growths_ = 0;
   std::string description_, fingerprint_;
 };
 

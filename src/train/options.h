@@ -1,10 +1,13 @@
-// What `braid train` can be told. Each option is written once: the parser, --help, docs/cli.md and run.json
+// What `braid train` can be told. What to train and on what is for the command line: a Trainer has its model
+// and source already. Each option is written once: the parser, --help, docs/cli.md and run.json
 // come from visit().
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace braid {
 
@@ -67,5 +70,8 @@ struct TrainOptions {
       "stop after this many steps in a row with a loss or gradient that is not finite");
   }
 };
+
+// Values that no training can use, all at once.
+std::vector<Problem> unusable(const TrainOptions& o);
 
 }  // namespace braid

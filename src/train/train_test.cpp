@@ -5,8 +5,15 @@
 
 #include <filesystem>
 
+#include "autograd/exact.h"
+#include "data/text.h"
+#include "io/file.h"
+#include "io/test_dir.h"
 #include "kernels/common/compare.h"
+#include "model/exact_check.h"
+#include "model/mixers/registry.h"
 #include "model/presets.h"
+#include "tasks/task_source.h"
 #include "train/trainer.h"
 
 namespace braid {
@@ -50,44 +57,39 @@ Batch ragged_batch(size_t sequences, size_t longest, int32_t vocab, uint64_t see
   return b;
 }
 
-// The gradient against a central difference along a random direction, for variants that take different paths
-// through the tape. Each kernel is held to double precision by its own test; this one sees whether they are
-// wired together rightly.
-// With the usual epsilon, outputs close to zero make the loss too curved for differences in f32.
-const char* const kSmooth = "norm_eps=0.01";
-
-void expect_gradient(Model& model, const std::string& name) {
-  // Larger weights than at the start of training, so that every path matters.
+// Larger weights than at the start of training, so that every path matters.
+void enlarge(Model& model) {
   for (const Param& p : model.params().all())
     if (p.decay && !p.name.ends_with("conv1d.weight") && !p.name.ends_with("dt_proj.weight"))
       for (float& w : model.params().block().subspan(p.offset, p.count())) w *= 4;
-  ThreadPool pool(1);
-  Gradient g(model, pool, {.slice_tokens = 20});
-  const Batch batch = ragged_batch(9, 12, 17);
-  g.run(batch, 0);
-  const std::vector<float> grads(g.grads().begin(), g.grads().end());
-  const std::vector<float> saved(model.params().block().begin(), model.params().block().end());
-  // One direction per parameter, so that a small one cannot hide behind a large one.
-  for (const Param& p : model.params().all()) {
-    const std::vector<float> direction = random_vector(p.count(), p.offset + 1);
-    double slope = 0, size = 0;
-    for (size_t i = 0; i < p.count(); ++i)
-      slope += static_cast<double>(direction[i]) * grads[p.offset + i],
-          size += std::fabs(grads[p.offset + i]);
-    const auto moved = [&](double h) {
-      for (size_t i = 0; i < p.count(); ++i)
-        model.params().block()[p.offset + i] = static_cast<float>(saved[p.offset + i] + h * direction[i]);
-      g.params_changed();
-      return g.evaluate(batch).loss;
-    };
-    const double h = 4e-4, numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
-    moved(0);
-    EXPECT_NEAR(numeric, slope, 0.02 * std::fabs(slope) + 2e-3) << name << " " << p.name << " size " << size;
-    EXPECT_GT(size, 0) << name << " " << p.name;
-  }
 }
 
-TEST(Gradient, EqualsTheDifferenceQuotientForEveryVariant) {
+// Half as wide as tiny, so that the exact passes take no time.
+std::vector<std::string> small(const std::string& arch, std::vector<std::string> overrides = {}) {
+  const Json tiny = *preset_config(arch, "tiny", 17);
+  overrides.insert(overrides.begin(), {"d_model=" + std::to_string(tiny["d_model"].get<int64_t>() / 2),
+                                       "pattern.*.mlp.d_ff=24"});
+  if (tiny["pattern"][0]["mlp"].contains("experts")) overrides.emplace_back("pattern.*.mlp.experts=3");
+  return overrides;
+}
+
+// Logits and gradient, by fast kernels in f32 and cut into slices, against the references in double.
+void expect_exact(Model& model, const std::string& name) {
+  enlarge(model);
+  ThreadPool pool(1);
+  Gradient g(model, pool, {.slice_tokens = 20});
+  const Batch batch = ragged_batch(7, 10, 17);
+  const double loss = g.run(batch, 0).loss;
+  ExactCheck exact(model, {batch.tokens, batch.offsets, batch.targets});
+  for (const CheckRow& r : {exact.logits(), exact.gradient(g.grads())})
+    EXPECT_TRUE(r.ok()) << name << " " << r.what << ": rms " << r.diff.rms << " max " << r.diff.max;
+  EXPECT_NEAR(loss, exact.loss(), kTolF32.rms * exact.loss()) << name;
+  for (const Param& p : model.params().all())
+    EXPECT_TRUE(std::ranges::any_of(g.grads().subspan(p.offset, p.count()), [](float x) { return x != 0; }))
+        << name << " " << p.name << " has no gradient";
+}
+
+TEST(Gradient, IsExactForEveryVariant) {
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{},
         {"pattern.*.mixer.window=3"},
@@ -97,11 +99,57 @@ TEST(Gradient, EqualsTheDifferenceQuotientForEveryVariant) {
         {"tie_embeddings=true", "pattern.*.norm=post"},
         {"pattern.*.mlp.type=gelu"},
         {"pattern.*.mlp={\"type\":\"none\"}"}})
-    expect_gradient(*make(variant), variant.empty() ? "plain" : variant[0]);
+    expect_exact(*make(small("transformer", variant)), variant.empty() ? "plain" : variant[0]);
+}
+
+// docs/library.md shows this op.
+Var doubled(Exec& e, Var x) {
+  const Var y = e.result(x.v.rows, x.v.cols);
+  for (size_t r = 0; r < x.v.rows; ++r)
+    for (size_t c = 0; c < x.v.cols; ++c) y.v.row(r)[c] = 2 * x.v.row(r)[c];
+  if (Exact* exact = e.exact()) exact->add(x.v, x.v, y.v);
+  if (e.recording())
+    e.tape().record("doubled", y.slot, [&tape = e.tape(), x, y] {
+      const Mat<float> dy = tape.grad(y.slot);
+      const auto [dx, into] = tape.target(x.slot);
+      if (!dx.data) return;
+      for (size_t r = 0; r < dy.rows; ++r)
+        for (size_t c = 0; c < dy.cols; ++c)
+          dx.row(r)[c] = 2 * dy.row(r)[c] + (into == Into::kAdd ? dx.row(r)[c] : 0);
+    });
+  return y;
+}
+
+class Outside : public Mixer {
+ public:
+  struct Config {
+    template <class V>
+    void visit(V&) {}
+  };
+  Outside(const Config&, const ModelConfig& model, Declare declare)
+      : w_(declare.matrix("w.weight", 2 * model.d_model, model.d_model)),
+        o_(declare.matrix("o.weight", model.d_model, model.d_model, Init::kOutput)) {}
+  Var forward(const MixerCall& call) const override {
+    Exec& e = call.exec;
+    const Var h = linear(e, call.x, w_);
+    const auto [a, b] = split<2>(e, h, {h.v.cols / 2, h.v.cols / 2});
+    return linear(e, add(e, doubled(e, a), add(e, b, doubled(e, a))), o_, call.residual);
+  }
+  double flops_per_token(int64_t) const override { return 0; }
+  StateSize state_size(int64_t) const override { return {}; }
+
+ private:
+  size_t w_, o_;
+};
+
+TEST(Gradient, FlowsThroughAMixerAndAnOpFromOutside) {
+  const Status added = register_mixer(mixer_entry<Outside>("outside", "of the test"));
+  ASSERT_TRUE(added) << added.error().what;
+  expect_exact(*make({"pattern.*.mixer={\"type\":\"outside\"}"}), "outside");
 }
 
 // The switches of the Gated DeltaNet ablation, and what no preset uses.
-TEST(Gradient, EqualsTheDifferenceQuotientForEverySwitchOfTheFastWeights) {
+TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{"pattern.*.mixer.feature=elu1", "pattern.*.mixer.feature_norm=l1"},
         {"pattern.*.mixer.feature=identity", "pattern.*.mixer.conv=0", "pattern.*.mixer.key_heads=2"},
@@ -110,40 +158,79 @@ TEST(Gradient, EqualsTheDifferenceQuotientForEverySwitchOfTheFastWeights) {
         {"pattern.*.mixer.decay=none", "pattern.*.mixer.gate=none", "pattern.*.mixer.rope_theta=100"},
         {"pattern.*.mixer.decay=channel", "pattern.*.mixer.write=additive", "pattern.*.mixer.normalise=true",
          "pattern.*.mixer.feature=elu1", "pattern.*.mixer.feature_norm=none"},
-        {"pattern.*.mixer.decay=constant", "pattern.*.mixer.steps=3", "pattern.*.mixer.head_dim=6"}}) {
-    std::vector<std::string> all = variant;
-    all.emplace_back(kSmooth);
-    expect_gradient(*make(all, 17, "gated-deltanet"), variant[0]);
-  }
+        {"pattern.*.mixer.decay=constant", "pattern.*.mixer.steps=3", "pattern.*.mixer.head_dim=6"}})
+    expect_exact(*make(small("gated-deltanet", variant), 17, "gated-deltanet"), variant[0]);
   for (const char* arch : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
     for (const std::vector<std::string>& variant :
          {std::vector<std::string>{"pattern.*.mixer.mixing=sum", "pattern.*.mixer.rope_theta=0"},
           {"pattern.*.mixer.mixing=scalar", "pattern.*.mixer.conv=3", "pattern.*.mixer.gate=silu",
            "pattern.*.mixer.decay=token"}}) {
       std::vector<std::string> all = variant;
-      all.emplace_back("pattern.*.mixer.window=3"), all.emplace_back(kSmooth);
-      expect_gradient(*make(all, 17, arch), arch + (" " + variant[0]));
+      all.emplace_back("pattern.*.mixer.window=3");
+      expect_exact(*make(small(arch, all), 17, arch), arch + (" " + variant[0]));
     }
-  expect_gradient(*make({"pattern.*.mixer.groups=2", kSmooth}, 17, "mamba2"), "mamba2 groups");
+  expect_exact(*make(small("mamba2", {"pattern.*.mixer.groups=2"}), 17, "mamba2"), "mamba2 groups");
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{"pattern.*.mixer.strength=gate", "pattern.*.mixer.similarity=qk"},
         {"pattern.*.mixer.strength=gates", "pattern.*.mixer.kappa1=linear", "pattern.*.mixer.key_norm=l2"},
-        {"pattern.*.mixer.strength=zero", "pattern.*.mixer.kappa2=linear", "pattern.*.mixer.rope_theta=0"}}) {
-    std::vector<std::string> all = variant;
-    all.emplace_back(kSmooth);
-    expect_gradient(*make(all, 17, "deltaformer"), "deltaformer " + variant[0]);
+        {"pattern.*.mixer.strength=zero", "pattern.*.mixer.kappa2=linear", "pattern.*.mixer.rope_theta=0"}})
+    expect_exact(*make(small("deltaformer", variant), 17, "deltaformer"), "deltaformer " + variant[0]);
+}
+
+// What the check above must catch: any one parameter's gradient off by a percent or in another order, and a
+// whole backward that is slightly wrong.
+TEST(Gradient, MutantsFail) {
+  const std::unique_ptr<Model> model = make(small("gated-deltanet"), 17, "gated-deltanet");
+  enlarge(*model);
+  const Batch batch = ragged_batch(4, 8, 17);
+  ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
+  const std::vector<float> right = exact.f32_gradient();
+  EXPECT_TRUE(exact.gradient(right).ok());
+  EXPECT_TRUE(exact.gradient_along(right, 3).ok());
+  for (const Param& p : model->params().all()) {
+    std::vector<float> wrong = right;
+    for (float& g : std::span(wrong).subspan(p.offset, p.count())) g *= 1.01f;
+    const CheckRow r = exact.gradient(wrong);
+    EXPECT_FALSE(r.ok()) << p.name;
+    EXPECT_EQ(r.what, "gradient, worst in " + p.name);
+    wrong = right;
+    std::ranges::reverse(std::span(wrong).subspan(p.offset, p.count()));
+    EXPECT_FALSE(exact.gradient(wrong).ok()) << p.name;
   }
+  // The gradient of another model: its norms divide by a little more.
+  const std::unique_ptr<Model> other = make(small("gated-deltanet", {"norm_eps=1e-5"}), 17, "gated-deltanet");
+  enlarge(*other);
+  ExactCheck near(*other, {batch.tokens, batch.offsets, batch.targets});
+  EXPECT_FALSE(exact.gradient(near.f32_gradient()).ok());
+}
+
+TEST(Gradient, IsExactWithDropout) {
+  const std::unique_ptr<Model> model = make(small("gdn-h1", {"dropout=0.3"}), 17, "gdn-h1");
+  enlarge(*model);
+  const Batch batch = ragged_batch(4, 8, 17);
+  const Rng rng(3, "dropout");
+  ExactCheck plain(*model, {batch.tokens, batch.offsets, batch.targets}),
+      exact(*model, {batch.tokens, batch.offsets, batch.targets}, &rng);
+  EXPECT_TRUE(exact.gradient(exact.f32_gradient()).ok());
+  EXPECT_FALSE(exact.gradient(plain.f32_gradient()).ok());
 }
 
 class EveryPreset : public testing::TestWithParam<std::string> {};
 
-TEST_P(EveryPreset, TheGradientEqualsTheDifferenceQuotient) {
-  std::vector<std::string> overrides{kSmooth};
-  // The choice of experts jumps, which no difference survives; choosing all of them keeps everything else.
-  const Result<Json> json = preset_config(GetParam(), "tiny", 17);
-  if ((*json)["pattern"][0]["mlp"].contains("experts"))
-    overrides.push_back("pattern.*.mlp.top_k=" + (*json)["pattern"][0]["mlp"]["experts"].dump());
-  expect_gradient(*make_preset(GetParam(), overrides), GetParam());
+TEST_P(EveryPreset, LogitsAndGradientAreExact) {
+  expect_exact(*make_preset(GetParam(), small(GetParam())), GetParam());
+}
+
+// No reference loses the imaginary part: the complex step against a central difference in double.
+TEST_P(EveryPreset, TheComplexStepEqualsTheDifferenceQuotient) {
+  const std::unique_ptr<Model> model = make_preset(GetParam(), small(GetParam()));
+  enlarge(*model);
+  const Batch batch = ragged_batch(4, 8, 17);
+  ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
+  const std::vector<double> direction = to_double(random_vector(model->params().block_size(), 1));
+  const double h = 1e-6, difference = (exact.loss(direction, h) - exact.loss(direction, -h)) / (2 * h),
+               slope = exact.slope(direction);
+  EXPECT_NEAR(difference, slope, kTolF32.rms * std::fabs(slope));
 }
 
 TEST_P(EveryPreset, ThreadsDoNotChangeABitOfTheGradient) {
@@ -356,6 +443,57 @@ TEST_P(EveryPreset, OverfitsOneBatch) {
   ASSERT_TRUE(r);
   EXPECT_LT(r->evaluation.loss, 0.05) << "started at about " << std::log(17.0);
   EXPECT_EQ(r->evaluation.accuracy(), 1.0);
+}
+
+// The held-out loss before and after a few dozen steps.
+std::pair<double, double> learn(const std::string& arch, const Source& source) {
+  const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()), arch);
+  ThreadPool pool(2);
+  Gradient before(*model, pool, {});
+  const double first = before.evaluate(source.validation(0, source.validation_size())).loss;
+  TrainOptions o;
+  o.run = "", o.steps = 30, o.batch = 8, o.warmup = 3, o.lr = 5e-3, o.eval_every = 0;
+  const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(false, true);
+  EXPECT_TRUE(r);
+  return {first, r->evaluation.loss};
+}
+
+TEST_P(EveryPreset, TheLossFallsOnTextAndOnATask) {
+  // Words in random order: spelling can be learned at once, their order never. Who knows how often each
+  // letter comes has a loss of 2.4, who knows the words one of 0.3.
+  std::string words;
+  Rng rng(1, "words");
+  for (int i = 0; i < 800; ++i)
+    words += std::array{"weave ", "three ", "strands ", "into ", "one "}[rng.below(5)];
+  const Result<std::unique_ptr<TextSource>> text = TextSource::from_text(words, "words", {.length = 48});
+  ASSERT_TRUE(text);
+  const auto [before, after] = learn(GetParam(), **text);
+  EXPECT_NEAR(before, std::log(256.0), 0.5);
+  EXPECT_LT(after, 2);
+  // What parity is takes longer; which tokens are answers is learned at once.
+  Result<std::unique_ptr<Task>> task = make_task("parity", {"train_max=12", "test_min=3", "test_max=12"});
+  ASSERT_TRUE(task);
+  const TaskSource source(*std::move(task), {.seed = 1, .validation_size = 64});
+  const auto [chance, trained] = learn(GetParam(), source);
+  EXPECT_LT(trained, 0.8 * chance);
+}
+
+// Half of the steps, then a new process's worth of objects on another number of threads.
+TEST_P(EveryPreset, StopsAndResumesBitForBit) {
+  const TestDir dir;
+  const OneBatch source;
+  const auto train = [&](const std::string& run, int64_t steps, bool resume, int threads) {
+    const std::unique_ptr<Model> model = make_preset(GetParam(), {"dropout=0.1"});
+    ThreadPool pool(threads);
+    TrainOptions o;
+    o.run = run, o.steps = steps, o.batch = 3, o.warmup = 2, o.schedule = "constant", o.eval_every = 0;
+    EXPECT_TRUE(make_dirs(run));
+    EXPECT_TRUE(Trainer(*model, source, pool, o).run(resume, true));
+    return std::vector<float>(model->params().block().begin(), model->params().block().end());
+  };
+  const std::vector<float> whole = train(dir / "whole", 6, false, 1), half = train(dir / "cut", 3, false, 1);
+  EXPECT_NE(half, whole);
+  EXPECT_EQ(train(dir / "cut", 6, true, 2), whole);
 }
 
 TEST(Trainer, SkipsBadStepsAndStopsAfterTheLimit) {

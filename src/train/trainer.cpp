@@ -42,9 +42,15 @@ Trainer::Trainer(Model& model, const Source& source, ThreadPool& pool, const Tra
                 .steps = static_cast<uint64_t>(options.steps)} {}
 
 Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
+  if (const std::vector<Problem> p = unusable(options_); !p.empty())
+    return to_error("these options cannot be used", p);
   const double start = seconds_now();
   const bool on_disk = !options_.run.empty();
-  if (on_disk) remove_unfinished(options_.run);
+  if (on_disk) {
+    remove_unfinished(options_.run);
+    if (Status s = make_dirs(options_.run); !s) return s.error();
+    if (Status s = save_json(options_.run + "/config.json", to_json(model_.config())); !s) return s.error();
+  }
   if (resume) {
     const std::optional<uint64_t> latest = latest_checkpoint(options_.run);
     if (latest) {

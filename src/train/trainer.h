@@ -28,8 +28,8 @@ class Trainer {
  public:
   Trainer(Model& model, const Source& source, ThreadPool& pool, const TrainOptions& options);
 
-  // Starts over or, if `resume`, from the newest checkpoint of options.run. Without a run folder (empty)
-  // nothing is written.
+  // Starts over or, if `resume`, from the newest checkpoint of options.run. That folder gets config, metrics,
+  // checkpoints and the newest model, so Model::load() reads it; with an empty name nothing is written.
   Result<TrainSummary> run(bool resume, bool quiet);
 
   using OnMetrics = std::function<void(const Json&)>;

@@ -16,7 +16,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Heads in the outer loop: a few hundred short rows stay in L1, and what belongs to a head in registers.
-// softplus_v needs no branch at 20: in f32 log(1 + exp(x)) rounds to x above 17.
 void fwd(const DeltaGatesIn& in, Mat<float> g, Mat<float> beta, size_t begin, size_t end) {
   for_lanes(in.a.cols, [&](auto d, size_t i) {
     const auto rate = hn::Neg(exp_v(d, hn::LoadU(d, in.A_log + i))), bias = hn::LoadU(d, in.dt_bias + i),

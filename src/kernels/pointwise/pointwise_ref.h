@@ -5,26 +5,10 @@
 #include <complex>
 #include <cstddef>
 
+#include "kernels/common/ref_math.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace braid::ref {
-
-template <class T>
-double real_part(T x) {
-  return std::real(x);
-}
-
-template <class T>
-T sigmoid(T x) {
-  using std::exp;
-  return T(1) / (T(1) + exp(-x));
-}
-
-template <class T>
-T softplus(T x) {  // log(1 + exp(x)), the larger part outside the logarithm
-  using std::exp, std::log;
-  return real_part(x) > 0 ? x + log(T(1) + exp(-x)) : log(T(1) + exp(x));
-}
 
 inline constexpr double kGeluRoot = 0.7978845608028654, kGeluCube = 0.044715;  // sqrt(2 / pi)
 

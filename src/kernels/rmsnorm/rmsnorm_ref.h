@@ -5,22 +5,10 @@
 #include <complex>
 #include <cstddef>
 
+#include "kernels/common/ref_math.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 
 namespace braid::ref {
-
-template <class T>
-T silu(T z) {
-  using std::exp;
-  return z / (T(1) + exp(-z));
-}
-
-template <class T>
-T silu_slope(T z) {  // d silu / dz
-  using std::exp;
-  const T s = T(1) / (T(1) + exp(-z));
-  return s * (T(1) + z * (T(1) - s));
-}
 
 // How x is gated: f(z), or nothing where z is null.
 struct RmsNormGating {

@@ -8,9 +8,9 @@
 
 namespace braid::ref {
 
+// Which experts: the largest logits, of equal ones the first.
 template <class T>
-void router_fwd(const T* logits, size_t experts, size_t k, int32_t* chosen, T* w) {
-  using std::exp;
+void router_choose(const T* logits, size_t experts, size_t k, int32_t* chosen) {
   for (size_t i = 0; i < k; ++i) {
     chosen[i] = -1;
     for (size_t e = 0; e < experts; ++e) {
@@ -20,9 +20,21 @@ void router_fwd(const T* logits, size_t experts, size_t k, int32_t* chosen, T* w
         chosen[i] = static_cast<int32_t>(e);
     }
   }
+}
+
+// Their weights; chosen[0] has the largest logit.
+template <class T>
+void router_weights(const T* logits, size_t k, const int32_t* chosen, T* w) {
+  using std::exp;
   T sum{};
   for (size_t i = 0; i < k; ++i) sum += w[i] = exp(logits[chosen[i]] - T(std::real(logits[chosen[0]])));
   for (size_t i = 0; i < k; ++i) w[i] /= sum;
+}
+
+template <class T>
+void router_fwd(const T* logits, size_t experts, size_t k, int32_t* chosen, T* w) {
+  router_choose(logits, experts, k, chosen);
+  router_weights(logits, k, chosen, w);
 }
 
 template <class T>

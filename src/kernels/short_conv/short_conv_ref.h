@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "kernels/common/ref_math.h"
 #include "kernels/l2norm/l2norm_ref.h"
-#include "kernels/rmsnorm/rmsnorm_ref.h"  // silu
 
 namespace braid::ref {
 

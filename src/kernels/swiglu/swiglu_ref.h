@@ -1,16 +1,10 @@
 // The definition of swiglu, on any number type. Backward is below forward.
 #pragma once
 
-#include "kernels/rmsnorm/rmsnorm_ref.h"  // silu
-#include "kernels/swiglu/swiglu.h"        // Gate
+#include "kernels/common/ref_math.h"
+#include "kernels/swiglu/swiglu.h"  // Gate
 
 namespace braid::ref {
-
-template <class T>
-T sigmoid(T z) {
-  using std::exp;
-  return T(1) / (T(1) + exp(-z));
-}
 
 template <class T>
 void swiglu_fwd(Gate gate, const T* g, const T* u, T* y, size_t n) {

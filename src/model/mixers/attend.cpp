@@ -7,7 +7,7 @@ namespace braid {
 Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s) {
   Exec& e = call.exec;
   if (call.states.empty()) return attention(e, q, k, v, call.offsets, s);
-  check(!e.recording(), "attention: gradients through a cache are not recorded");
+  check(!e.recording() && !e.exact(), "attention: gradients through a cache are not recorded");
   const size_t n = call.states.size();
   std::vector<std::vector<KvSegment>> segments(n);
   std::vector<AttentionSeq> seqs;

@@ -1,11 +1,10 @@
 #include "model/mixers/registry.h"
 
-#include <array>
-
 namespace braid {
+namespace {
 
-std::span<const MixerEntry> all_mixers() {
-  static const std::array kMixers{
+std::vector<MixerEntry>& table() {
+  static std::vector<MixerEntry> mixers{
       attention_entry(),
       linear_attention_entry(),
       retnet_entry(),
@@ -20,8 +19,12 @@ std::span<const MixerEntry> all_mixers() {
       deltaformer_entry(),
       hqlt_entry(),
   };
-  return kMixers;
+  return mixers;
 }
+
+}  // namespace
+
+std::span<const MixerEntry> all_mixers() { return table(); }
 
 const MixerEntry* find_mixer(std::string_view name) {
   for (const MixerEntry& e : all_mixers())
@@ -33,6 +36,16 @@ std::string mixer_names() {
   std::string all;
   for (const MixerEntry& e : all_mixers()) all += (all.empty() ? "" : ", ") + std::string(e.name);
   return all;
+}
+
+Status register_mixer(const MixerEntry& entry) {
+  check(entry.validate && entry.make && entry.fields, "register_mixer: a function is missing");
+  if (entry.name.empty()) return Error{"a mixer needs a name", "it is the \"type\" in a config"};
+  if (find_mixer(entry.name))
+    return Error{fmt::format("there is already a mixer '{}'", entry.name),
+                 "choose a name besides: " + mixer_names()};
+  table().push_back(entry);
+  return {};
 }
 
 }  // namespace braid

@@ -19,6 +19,33 @@ std::span<const MixerEntry> all_mixers();
 const MixerEntry* find_mixer(std::string_view name);
 std::string mixer_names();  // "attention, ..."
 
+// Adds a mixer that is defined elsewhere; from then on configs may name it. An error if the name is taken.
+// Name and summary must live as long as the program. Call it before other threads use models: what
+// all_mixers() and find_mixer() gave before is no longer valid.
+Status register_mixer(const MixerEntry& entry);
+
+// The entry of a class M, for mixers whose settings need nothing else: M::Config has a visit() (fields.h), M
+// is made from (const M::Config&, const ModelConfig&, Declare). What single values cannot say may be checked
+// by static void M::validate(const M::Config&, const std::string& where, const ModelConfig&,
+// std::vector<Problem>&).
+template <class M>
+MixerEntry mixer_entry(std::string_view name, std::string_view summary) {
+  using Config = typename M::Config;
+  return {name, summary,
+          [](const Json& settings, const std::string& where, const ModelConfig& model,
+             std::vector<Problem>& problems) {
+            const size_t before = problems.size();
+            const Config c = parse_fields<Config>(settings, where, problems);
+            if constexpr (requires { M::validate(c, where, model, problems); })
+              if (problems.size() == before) M::validate(c, where, model, problems);
+          },
+          [](const Json& settings, const ModelConfig& model, Declare declare) -> std::unique_ptr<Mixer> {
+            std::vector<Problem> none;
+            return std::make_unique<M>(parse_fields<Config>(settings, "", none), model, declare);
+          },
+          [] { return list_fields(Config()); }};
+}
+
 // One per file in this folder.
 MixerEntry attention_entry();
 MixerEntry linear_attention_entry();

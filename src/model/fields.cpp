@@ -1,0 +1,104 @@
+#include "model/fields.h"
+
+#include <algorithm>
+
+namespace braid {
+namespace {
+
+using Choices = std::vector<std::string>;
+
+std::string text(const Json& j) {
+  const std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return s.size() > 60 ? s.substr(0, 57) + "..." : s;
+}
+
+}  // namespace
+
+FieldReader::FieldReader(const Json& object, std::string where, std::vector<Problem>& problems)
+    : object_(object), where_(std::move(where)), problems_(problems) {
+  if (!object_.is_object()) problem("", "is " + text(object_), "give an object { ... }");
+}
+
+void FieldReader::operator()(const char* name, int64_t& value, Range range, const char* /*help*/) {
+  const Json* j = find(name);
+  if (!j) return;
+  if (!j->is_number_integer() || (j->is_number_unsigned() && j->get<uint64_t>() > INT64_MAX))
+    return problem(name, "is " + text(*j), "give a whole number");
+  const int64_t x = j->get<int64_t>();
+  if (in_range(name, static_cast<double>(x), range, "whole number")) value = x;
+}
+
+void FieldReader::operator()(const char* name, double& value, Range range, const char* /*help*/) {
+  const Json* j = find(name);
+  if (!j) return;
+  if (!j->is_number()) return problem(name, "is " + text(*j), "give a number");
+  const double x = j->get<double>();
+  if (in_range(name, x, range, "number")) value = x;
+}
+
+void FieldReader::operator()(const char* name, bool& value, const char* /*help*/) {
+  const Json* j = find(name);
+  if (!j) return;
+  if (!j->is_boolean()) return problem(name, "is " + text(*j), "give true or false");
+  value = j->get<bool>();
+}
+
+void FieldReader::operator()(const char* name, std::string& value, const Choices& choices,
+                             const char* /*help*/) {
+  const Json* j = find(name);
+  if (!j) return;
+  if (!j->is_string()) return problem(name, "is " + text(*j), "give a string");
+  const std::string s = j->get<std::string>();
+  if (!choices.empty() && std::find(choices.begin(), choices.end(), s) == choices.end())
+    return problem(name, "is '" + s + "'", suggest(s, choices));
+  value = s;
+}
+
+void FieldReader::finish() {
+  if (!object_.is_object()) return;
+  for (const auto& [key, unused] : object_.items())
+    if (std::find(known_.begin(), known_.end(), key) == known_.end())
+      problem(key, "is not a setting here", suggest(key, known_));
+}
+
+void FieldReader::problem(const std::string& name, const std::string& what, const std::string& fix) {
+  problems_.push_back({name.empty() ? where_ : where_.empty() ? name : where_ + "." + name, what, fix});
+}
+
+const Json* FieldReader::find(const char* name) {
+  known_.push_back(name);
+  if (!object_.is_object()) return nullptr;
+  const auto it = object_.find(name);
+  return it == object_.end() ? nullptr : &*it;
+}
+
+bool FieldReader::in_range(const char* name, double x, Range range, const char* kind) {
+  if (x >= range.low && x <= range.high) return true;
+  problem(name, fmt::format("is {:g}", x),
+          fmt::format("give a {} from {:g} to {:g}", kind, range.low, range.high));
+  return false;
+}
+
+void FieldWriter::operator()(const char* name, int64_t& value, Range, const char*) { object_[name] = value; }
+void FieldWriter::operator()(const char* name, double& value, Range, const char*) { object_[name] = value; }
+void FieldWriter::operator()(const char* name, bool& value, const char*) { object_[name] = value; }
+void FieldWriter::operator()(const char* name, std::string& value, const Choices&, const char*) {
+  object_[name] = value;
+}
+
+void FieldLister::operator()(const char* name, int64_t& value, Range, const char* help) {
+  fields.push_back({name, std::to_string(value), help});
+}
+void FieldLister::operator()(const char* name, double& value, Range, const char* help) {
+  fields.push_back({name, fmt::format("{:g}", value), help});
+}
+void FieldLister::operator()(const char* name, bool& value, const char* help) {
+  fields.push_back({name, value ? "true" : "false", help});
+}
+void FieldLister::operator()(const char* name, std::string& value, const Choices& choices, const char* help) {
+  std::string all;
+  for (const std::string& c : choices) all += (all.empty() ? " (" : " | ") + c;
+  fields.push_back({name, value, help + (all.empty() ? "" : all + ")")});
+}
+
+}  // namespace braid

@@ -1,0 +1,103 @@
+#include "model/mixers/registry.h"
+
+#include <gtest/gtest.h>
+
+#include "io/test_dir.h"
+#include "kernels/common/compare.h"
+#include "model/model.h"
+
+namespace braid {
+namespace {
+
+// As a user would write it, outside the registry's folder: each token gets a learned share of an earlier one.
+class Echo : public Mixer {
+ public:
+  struct Config {
+    int64_t distance = 2;
+    template <class V>
+    void visit(V& v) {
+      v("distance", distance, {1, 8}, "tokens to look back");
+    }
+  };
+  static void validate(const Config& c, const std::string& where, const ModelConfig& model,
+                       std::vector<Problem>& problems) {
+    if (c.distance > model.d_model) problems.push_back({where + ".distance", "is above d_model", "lower it"});
+  }
+  Echo(const Config& c, const ModelConfig& model, Declare declare)
+      : by_(c.distance), width_(model.d_model), w_(declare.matrix("w.weight", width_, width_)) {}
+  Var forward(const MixerCall& call) const override {
+    const std::vector<float*> tails = call.memory(&LayerState::delayed, by_ * width_);
+    return linear(call.exec, delay(call.exec, call.x, by_, call.offsets, tails), w_, call.residual);
+  }
+  double flops_per_token(int64_t) const override { return 0; }
+  StateSize state_size(int64_t) const override { return {.tails = by_ * width_}; }
+
+ private:
+  size_t by_, width_, w_;
+};
+
+Json echo_config(int64_t distance, int64_t d_model = 16) {
+  return {
+      {"model_type", "braid"},
+      {"vocab_size", 7},
+      {"d_model", d_model},
+      {"n_layers", 2},
+      {"pattern", {{{"mixer", {{"type", "echo"}, {"distance", distance}}}, {"mlp", {{"type", "none"}}}}}}};
+}
+
+std::vector<float> logits(Model& model, std::span<const int32_t> tokens, std::span<const size_t> pieces) {
+  State state = model.new_state();
+  State* const states[] = {&state};
+  std::vector<float> all;
+  for (size_t at = 0; const size_t n : pieces) {
+    Arena arena;
+    Exec exec({.arena = &arena, .params = &model.params()});
+    const uint32_t offsets[] = {0, static_cast<uint32_t>(n)};
+    std::vector<uint32_t> rows(n);
+    for (size_t r = 0; r < n; ++r) rows[r] = static_cast<uint32_t>(r);
+    model.prepare(static_cast<int64_t>(at + n));
+    const Mat<float> y = model.logits(
+        exec,
+        model.hidden(exec, {.tokens = tokens.subspan(at, n), .offsets = offsets, .states = states}, rows));
+    all.insert(all.end(), y.data, y.data + y.count());
+    at += n;
+  }
+  return all;
+}
+
+TEST(RegisterMixer, AConfigMayNameItFromThenOn) {
+  EXPECT_FALSE(parse_config(echo_config(2), "before"));
+  const Status added = register_mixer(mixer_entry<Echo>("echo", "a share of an earlier token"));
+  ASSERT_TRUE(added) << added.error().what;
+  EXPECT_EQ(find_mixer("echo")->fields().front().name, "distance");
+  EXPECT_NE(mixer_names().find("echo"), std::string::npos);
+  EXPECT_FALSE(parse_config(echo_config(9), "out of range"));
+  EXPECT_FALSE(parse_config(echo_config(5, 4), "its own check"));
+
+  const Result<ModelConfig> config = parse_config(echo_config(2), "after");
+  ASSERT_TRUE(config) << config.error().what;
+  std::unique_ptr<Model> model = Model::create(*config);
+  model->init(1);
+  const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6, 0};
+  const std::vector<float> whole = logits(*model, tokens, std::vector<size_t>{7});
+  const std::vector<float> pieces = logits(*model, tokens, std::vector<size_t>{1, 4, 2});
+  EXPECT_TRUE(within(compare<float, float>(pieces, whole), kTolF32)) << "state";
+
+  const TestDir dir;
+  const Status saved = model->save(dir / "model");
+  ASSERT_TRUE(saved) << saved.error().what;
+  Result<std::unique_ptr<Model>> loaded = Model::load(dir / "model");
+  ASSERT_TRUE(loaded) << loaded.error().what;
+  EXPECT_EQ(whole, logits(**loaded, tokens, std::vector<size_t>{7}));
+}
+
+TEST(RegisterMixer, RefusesNamesThatAreTaken) {
+  const size_t before = all_mixers().size();
+  EXPECT_FALSE(register_mixer(mixer_entry<Echo>("attention", "not the attention it knows")));
+  EXPECT_FALSE(register_mixer(mixer_entry<Echo>("", "nameless")));
+  EXPECT_EQ(all_mixers().size(), before);
+  EXPECT_EQ(find_mixer("attention")->summary.find("not the"), std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace braid

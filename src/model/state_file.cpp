@@ -1,0 +1,188 @@
+#include "model/state_file.h"
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+
+#include "io/safetensors.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kFormat = "braid state 1";
+
+// Tells whether weights changed; not against forgery. Eight bytes at a time, since models are large.
+std::string weights_hash(const ParamSet& params) {
+  const std::span<const std::byte> bytes = std::as_bytes(params.block());
+  uint64_t h = bytes.size();
+  for (size_t i = 0; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    h = std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29);
+  }
+  return fmt::format("{:016x}", h);
+}
+
+std::string layer_name(size_t layer, const char* what) { return fmt::format("layers.{}.{}", layer, what); }
+
+// What each state of this model has in it: that of a single token.
+State sample(Model& model) {
+  model.prepare(1);
+  State state = model.new_state();
+  Arena arena;
+  Exec exec({.arena = &arena, .params = &model.params()});
+  const int32_t token[] = {0};
+  const uint32_t offsets[] = {0, 1}, row[] = {0};
+  State* states[] = {&state};
+  model.hidden(exec, {.tokens = token, .offsets = offsets, .states = states}, row);
+  return state;
+}
+
+// All that is held, keys or values, in one piece.
+Tensor gathered(const std::vector<KvSegment>& segments, bool keys) {
+  size_t rows = 0;
+  for (const KvSegment& s : segments) rows += s.count;
+  const size_t width = keys ? segments[0].k_stride : segments[0].v_stride;
+  Tensor all(DType::kF32, {static_cast<int64_t>(rows), static_cast<int64_t>(width)});
+  float* to = all.as<float>().data();
+  for (const KvSegment& s : segments) to = std::copy_n(keys ? s.k : s.v, s.count * width, to);
+  return all;
+}
+
+class Reader {
+ public:
+  Reader(const SafeTensors& file, int64_t position) : file_(file), position_(position) {}
+
+  // Null if it is not as it should be.
+  const View* find(const std::string& name, const Shape& shape) {
+    known_.push_back(name);
+    const View* v = file_.find(name);
+    if (!v) {
+      problem(name, "is missing", "expected " + shape.text());
+    } else if (v->dtype != DType::kF32) {
+      problem(name, "has dtype " + std::string(dtype_name(v->dtype)), "expected F32");
+    } else if (v->shape != shape) {
+      problem(name, "has shape " + v->shape.text(), "expected " + shape.text());
+    } else {
+      return v;
+    }
+    return nullptr;
+  }
+
+  void read(const std::string& name, const Memory& like, Memory& to) {
+    const auto count = static_cast<int64_t>(like.numbers().size());
+    if (count == 0) return;
+    if (const View* v = find(name, {count}))
+      std::ranges::copy(v->as<float>(), to.write(like.numbers().size()));
+  }
+
+  void read(size_t layer, const KvCache& like, KvCache& to) {
+    std::vector<KvSegment> one;
+    like.segments(one);
+    if (one.empty()) return;
+    // Whole pages may have been forgotten, nothing else.
+    const View* held = file_.find(layer_name(layer, "k"));
+    int64_t rows = held && held->shape.rank() == 2 ? held->shape[0] : 0;
+    if (rows < 1 || rows > position_ || (position_ - rows) % static_cast<int64_t>(KvCache::kPageTokens) != 0)
+      rows = position_;
+    const View *k = find(layer_name(layer, "k"), {rows, static_cast<int64_t>(one[0].k_stride)}),
+               *v = find(layer_name(layer, "v"), {rows, static_cast<int64_t>(one[0].v_stride)});
+    if (!k || !v) return;
+    to = KvCache(position_ - rows);
+    const auto mat = [&](const View* x) {
+      return Mat<const float>(x->as<float>().data(), static_cast<size_t>(rows),
+                              static_cast<size_t>(x->shape[1]));
+    };
+    to.append(mat(k), mat(v));
+  }
+
+  std::vector<Problem> finish() {
+    for (const std::string& name : file_.names())
+      if (std::ranges::find(known_, name) == known_.end())
+        problem(name, "is nothing that this model remembers", "was the file changed?");
+    return std::move(problems_);
+  }
+
+ private:
+  void problem(const std::string& name, const std::string& what, const std::string& fix) {
+    problems_.push_back({name, what, fix});
+  }
+
+  const SafeTensors& file_;
+  int64_t position_;
+  std::vector<Problem> problems_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace
+
+Status save_state(const State& state, const Model& model, const std::string& path) {
+  if (state.position > kMaxSavedPosition)
+    return Error{fmt::format("{}: the state is at position {}, files hold up to {}", path, state.position,
+                             kMaxSavedPosition)};
+  std::vector<NamedTensor> tensors;
+  std::vector<Tensor> gathers;  // keeps what the views look at
+  for (size_t i = 0; i < state.layers.size(); ++i) {
+    std::vector<KvSegment> segments;
+    state.layers[i].kv.segments(segments);
+    if (!segments.empty())
+      for (const bool keys : {true, false}) {
+        gathers.push_back(gathered(segments, keys));
+        tensors.push_back({layer_name(i, keys ? "k" : "v"), gathers.back().view()});
+      }
+    for (const NamedMemory& m : kMemories)
+      if (const std::span<const float> x = (state.layers[i].*m.which).numbers(); !x.empty())
+        tensors.push_back({layer_name(i, m.name), {x.data(), DType::kF32, {static_cast<int64_t>(x.size())}}});
+  }
+  return write_safetensors(path, tensors,
+                           {{"format", kFormat},
+                            {"position", std::to_string(state.position)},
+                            {"config", to_json(model.config()).dump()},
+                            {"weights", weights_hash(model.params())}});
+}
+
+Result<State> load_state(Model& model, const std::string& path) {
+  const Result<SafeTensors> file = SafeTensors::open(path);
+  if (!file) return file.error();
+  const auto value = [&](const char* key) {
+    const auto at = file->metadata().find(key);
+    return at == file->metadata().end() ? std::string() : at->second;
+  };
+  if (value("format") != kFormat)
+    return Error{path + " is not a saved state", "give a file that --save-state wrote"};
+  if (value("config") != to_json(model.config()).dump())
+    return Error{path + " was saved by a model with another config", "use it with the model that wrote it"};
+  if (value("weights") != weights_hash(model.params()))
+    return Error{path + " was saved by a model of this config, but with other weights",
+                 "use it with the weights that wrote it"};
+  const std::string number = value("position");
+  State state = model.new_state();
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), state.position);
+  if (error != std::errc() || end != number.data() + number.size() || state.position < 0 ||
+      state.position > kMaxSavedPosition)
+    return Error{fmt::format("{}: position '{}' is not a number from 0 to {}", path, number.substr(0, 40),
+                             kMaxSavedPosition),
+                 "save the state again"};
+  Reader reader(*file, state.position);
+  if (state.position > 0) {
+    const State like = sample(model);
+    for (size_t i = 0; i < state.layers.size(); ++i) {
+      reader.read(i, like.layers[i].kv, state.layers[i].kv);
+      for (const NamedMemory& m : kMemories)
+        reader.read(layer_name(i, m.name), like.layers[i].*m.which, state.layers[i].*m.which);
+    }
+  }
+  if (const std::vector<Problem> problems = reader.finish(); !problems.empty())
+    return to_error(path + " does not fit this model", problems);
+  // Pages may be missing where nobody looks back that far, and nowhere else.
+  size_t held = 0;
+  std::vector<KvSegment> segments;
+  for (const LayerState& l : state.layers) l.kv.segments(segments);
+  for (const KvSegment& x : segments) held += x.count * (x.k_stride + x.v_stride);
+  if (held < model.state_size(state.position).memory - model.state_size(0).memory)
+    return Error{fmt::format("{} holds fewer keys and values than position {} needs", path, state.position),
+                 "save the state again"};
+  return state;
+}
+
+}  // namespace braid

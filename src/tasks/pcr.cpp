@@ -1,0 +1,155 @@
+// Parity-conditioned retrieval - a parity tells which of two addresses to look up (after Steifer,
+// arXiv:2605.16640; the paper's exact definition is not known to us, this one has its two parts).
+//   tokens: BOS, X0, X1, T, V0, V1, Q0, Q1, ASK, P0, P1, then the addresses A0 .., then S0 ..
+//   A sample of length n: BOS, n bits X; T and m times an address and a bit V, addresses all different; Q0
+//   and an address, Q1 and another; ASK. With p the parity of the bits X, the answer is the bit V at Qp's
+//   address. m is `pairs` or half of it, as likely. scratchpad=true: two more tokens. Targets at ASK, Pp and
+//   Sq are Pp, S of Qp's address q, and the answer. scratchpad=false: the target at ASK is the answer.
+// With all three predictions right, greedy decoding writes the scratchpad by itself: "sequences" counts that.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "tasks/draw.h"
+#include "tasks/makers.h"
+
+namespace braid {
+namespace {
+
+enum : int32_t { kBos, kX, kTable = 3, kValue, kAsked = 6, kAsk = 8, kParity, kAddress = 11 };
+
+class Pcr final : public Task {
+ public:
+  std::vector<Setting> settings() override {
+    std::vector<Setting> all = lengths_.settings(1);
+    all.push_back({"train_pairs", &train_pairs_, 4, 65536, "longest table in training"});
+    all.push_back({"test_pairs", &test_pairs_, 4, 65536, "longest table in tests"});
+    all.push_back({"address_bits", &address_bits_, 2, 16, "there are 2^this addresses"});
+    all.push_back({"scratchpad", &scratchpad_, 0, 0, "supervise parity and address, too"});
+    return all;
+  }
+  std::vector<Problem> validate() const override {
+    std::vector<Problem> problems = lengths_.validate();
+    for (const auto& [name, pairs] : {std::pair{"train_pairs", train_pairs_}, {"test_pairs", test_pairs_}}) {
+      if (pairs % 2)
+        problems.push_back(
+            {name, fmt::format("is {}, which has no half", pairs), fmt::format("use {}", pairs + 1)});
+      if (pairs > addresses())
+        problems.push_back({name,
+                            fmt::format("{} pairs need as many addresses; there are {}", pairs, addresses()),
+                            "use a larger address_bits"});
+    }
+    return problems;
+  }
+  bool grow() override {
+    if (!lengths_.grow()) return false;
+    train_pairs_ = std::max(train_pairs_, std::min(2 * train_pairs_, test_pairs_));
+    return true;
+  }
+  size_t vocab_size() const override { return static_cast<size_t>(kAddress + 2 * addresses()); }
+  size_t max_length(Split split) const override { return tokens(lengths_.longest(split), pairs(split)); }
+  size_t min_length(Split split) const override { return tokens(lengths_.shortest(split), pairs(split) / 2); }
+  double chance() const override {
+    return scratchpad_ ? (0.5 + 1.0 / static_cast<double>(addresses()) + 0.5) / 3 : 0.5;
+  }
+
+  Sample sample(Rng& rng, Split split) const override {
+    const int64_t n = lengths_.draw(rng, split);
+    const auto m = static_cast<size_t>(pairs(split)) >> rng.below(2);
+    Sample s;
+    s.tokens.reserve(max_length(split));
+    s.tokens.push_back(kBos);
+    int32_t parity = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto bit = static_cast<int32_t>(rng.below(2));
+      parity ^= bit;
+      s.tokens.push_back(kX + bit);
+    }
+    s.tokens.push_back(kTable);
+    const std::vector<size_t> address = draw_distinct(rng, m, static_cast<size_t>(addresses()));
+    std::vector<int32_t> value(m);
+    for (size_t j = 0; j < m; ++j) {
+      value[j] = kValue + static_cast<int32_t>(rng.below(2));
+      s.tokens.push_back(kAddress + static_cast<int32_t>(address[j]));
+      s.tokens.push_back(value[j]);
+    }
+    const std::vector<size_t> asked = draw_distinct(rng, 2, m);
+    for (int32_t q = 0; q < 2; ++q) {
+      s.tokens.push_back(kAsked + q);
+      s.tokens.push_back(kAddress + static_cast<int32_t>(address[asked[static_cast<size_t>(q)]]));
+    }
+    s.tokens.push_back(kAsk);
+    s.targets.assign(s.tokens.size(), kUnsupervised);
+    const size_t chosen = asked[static_cast<size_t>(parity)];
+    s.targets.back() = value[chosen];
+    if (scratchpad_) {
+      const auto scratch =
+          static_cast<int32_t>(kAddress + addresses() + static_cast<int64_t>(address[chosen]));
+      s.tokens.insert(s.tokens.end(), {kParity + parity, scratch});
+      s.targets.back() = kParity + parity;
+      s.targets.insert(s.targets.end(), {scratch, value[chosen]});
+    }
+    return s;
+  }
+
+  // Who finds both values but not the parity is right in half of the samples where they differ.
+  std::string headline() const override { return scratchpad_ ? "sequences" : "accuracy"; }
+  std::vector<Metric> metrics() const override {
+    std::vector<Metric> all = Task::metrics();
+    all.push_back({"answer", 0.5});
+    all.push_back({"answer, values differ", 0.5});
+    for (size_t i = 0; i <= doubling(static_cast<size_t>(std::max(lengths_.train_max, lengths_.test_max)));
+         ++i)
+      all.push_back({"answer, " + doubling_text(i) + " bits", 0.5});
+    if (scratchpad_) {
+      all.push_back({"parity", 0.5});
+      all.push_back({"address given parity", 1.0 / static_cast<double>(addresses())});
+      all.push_back({"answer given parity", 0.5});
+    }
+    return all;
+  }
+  void measure(const Answered& a, std::span<Metric> m) const override {
+    Task::measure(a, m);
+    m = m.subspan(Task::metrics().size());
+    const size_t last = a.tokens.size() - 1, ask = scratchpad_ ? last - 2 : last;
+    size_t table = 1;
+    while (a.tokens[table] != kTable) ++table;
+    const auto value_of = [&](int32_t address) {
+      size_t t = table + 1;
+      while (a.tokens[t] != address) t += 2;
+      return a.tokens[t + 1];
+    };
+    m[0].add(a.right(last));
+    if (value_of(a.tokens[ask - 3]) != value_of(a.tokens[ask - 1])) m[1].add(a.right(last));
+    m[2 + doubling(table - 1)].add(a.right(last));
+    if (!scratchpad_) return;
+    m = m.last(3);
+    m[0].add(a.right(ask));
+    if (a.right(ask)) m[1].add(a.right(ask + 1)), m[2].add(a.right(last));
+  }
+
+  std::string token_text(int32_t token) const override {
+    constexpr std::array<const char*, 11> names{"BOS", "0",  "1",   "T",  "V0", "V1",
+                                                "Q0",  "Q1", "ASK", "P0", "P1"};
+    if (token < kAddress) return names[static_cast<size_t>(token)];
+    const int64_t id = token - kAddress;
+    return id < addresses() ? fmt::format("A{}", id) : fmt::format("S{}", id - addresses());
+  }
+
+ private:
+  int64_t addresses() const { return int64_t{1} << address_bits_; }
+  int64_t pairs(Split split) const { return split == Split::kTrain ? train_pairs_ : test_pairs_; }
+  size_t tokens(int64_t bits, int64_t pairs) const {
+    return static_cast<size_t>(bits + 2 * pairs + 7 + (scratchpad_ ? 2 : 0));
+  }
+
+  Lengths lengths_{.train_min = 1, .train_max = 20, .test_min = 20, .test_max = 200};
+  int64_t train_pairs_ = 16, test_pairs_ = 32, address_bits_ = 5;
+  bool scratchpad_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_pcr() { return std::make_unique<Pcr>(); }
+
+}  // namespace braid

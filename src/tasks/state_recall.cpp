@@ -1,0 +1,100 @@
+// State-based recall - follow five pointers through swaps, then look up (Olmo Hybrid, arXiv:2604.03444).
+//   tokens: 0 blank (never occurs), 1 and 2 the bits 0 and 1, 3 INIT, 4 OPS, 5 QUERY, 6 .. 10 the pointers
+//   a .. e, 11 .. addresses
+//   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
+//   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
+//   the only supervised position; its target is the bit at its address.
+// The paper sweeps the number of bits and of swaps together. Its lengths are not known to us; 32 is ours.
+#include <fmt/format.h>
+
+#include "tasks/draw.h"
+#include "tasks/makers.h"
+#include "tasks/pairs.h"
+
+namespace braid {
+namespace {
+
+constexpr int32_t kBit = 1, kInit = 3, kOps = 4, kQuery = 5, kPointer = 6;
+constexpr size_t kPointers = 5;
+constexpr int32_t kAddress = kPointer + static_cast<int32_t>(kPointers);
+
+class StateRecall final : public Task {
+ public:
+  std::vector<Setting> settings() override {
+    std::vector<Setting> all = lengths_.settings(kPointers, 16384);
+    all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
+    return all;
+  }
+  std::vector<Problem> validate() const override { return {}; }
+  bool grow() override { return lengths_.grow(); }
+  size_t vocab_size() const override { return static_cast<size_t>(kAddress + lengths_.longest()); }
+  size_t max_length(Split split) const override {
+    return static_cast<size_t>(3 * lengths_.of(split)) + 2 * kPointers + 4;
+  }
+  double chance() const override { return 0.5; }
+
+  Sample sample(Rng& rng, Split split) const override {
+    const auto m = static_cast<size_t>(lengths_.of(split));
+    Sample s;
+    s.tokens.reserve(max_length(split));
+    for (size_t i = 0; i < m; ++i) s.tokens.push_back(kBit + static_cast<int32_t>(rng.below(2)));
+    std::vector<size_t> address = draw_distinct(rng, kPointers, m);
+    s.tokens.push_back(kInit);
+    for (size_t p = 0; p < kPointers; ++p) {
+      s.tokens.push_back(kPointer + static_cast<int32_t>(p));
+      s.tokens.push_back(kAddress + static_cast<int32_t>(address[p]));
+    }
+    s.tokens.push_back(kOps);
+    for (size_t i = 0; i < m; ++i) {
+      auto [a, b] = draw_pair(rng, kPointers);
+      if (rng.below(2)) std::swap(a, b);
+      std::swap(address[a], address[b]);
+      s.tokens.push_back(kPointer + static_cast<int32_t>(a));
+      s.tokens.push_back(kPointer + static_cast<int32_t>(b));
+    }
+    const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
+    s.tokens.push_back(kQuery);
+    s.tokens.push_back(kPointer + static_cast<int32_t>(asked));
+    s.targets.assign(s.tokens.size(), kUnsupervised);
+    s.targets.back() = s.tokens[address[asked]];
+    return s;
+  }
+
+  // "moved": the pointer does not end where it began. Who ignores the swaps is right in half of these.
+  std::vector<Metric> metrics() const override {
+    std::vector<Metric> all = Task::metrics();
+    all.push_back({"accuracy, moved", chance()});
+    return all;
+  }
+  void measure(const Answered& a, std::span<Metric> m) const override {
+    Task::measure(a, m);
+    const size_t bits = (a.tokens.size() - 2 * kPointers - 4) / 3;
+    const int32_t asked = a.tokens.back();
+    int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
+    for (size_t i = bits; i > 0; --i) {
+      const size_t t = bits + 2 * kPointers + 2 * i;
+      if (a.tokens[t] == at)
+        at = a.tokens[t + 1];
+      else if (a.tokens[t + 1] == at)
+        at = a.tokens[t];
+    }
+    if (at != asked) m.back().add(a.right(a.tokens.size() - 1));
+  }
+
+  std::string token_text(int32_t token) const override {
+    if (token >= kAddress) return fmt::format("@{}", token - kAddress);
+    if (token >= kPointer) return std::string(1, static_cast<char>('a' + token - kPointer));
+    constexpr std::array<const char*, 6> names{"_", "0", "1", "INIT", "OPS", "QUERY"};
+    return names[static_cast<size_t>(token)];
+  }
+
+ private:
+  FixedLengths lengths_{.train_length = 32, .test_length = 32};
+  bool any_pointer_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_state_recall() { return std::make_unique<StateRecall>(); }
+
+}  // namespace braid
