@@ -40,7 +40,7 @@ TEST(Cli, HelpAndVersionWork) {
   EXPECT_EQ(run_braid({"--help"}).code, 0);
   EXPECT_NE(run_braid({"--version"}).out.find("braid 0."), std::string::npos);
   for (const char* verb : {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs",
-                           "bench", "demo", "op"}) {
+                           "bench", "demo", "op", "convert"}) {
     const Finished f = run_braid({verb, "--help"});
     EXPECT_EQ(f.code, 0) << verb;
     EXPECT_NE(f.out.find("--"), std::string::npos) << verb;

@@ -31,6 +31,8 @@ std::function<int()> define_train(CLI::App& app);
 std::function<int()> define_generate(CLI::App& app);
 std::function<int()> define_logits(CLI::App& app);
 std::function<int()> define_info(CLI::App& app);
+std::function<int()> define_convert(CLI::App& app);
+std::string convert_details();
 std::function<int()> define_verify(CLI::App& app);
 std::function<int()> define_kernels(CLI::App& app);
 std::function<int()> define_tasks(CLI::App& app);

@@ -2,7 +2,7 @@
 
 #include "cli/cli.h"
 #include "io/json.h"
-#include "model/model.h"
+#include "model/families/families.h"
 #include "model/presets.h"
 
 namespace braid {
@@ -35,14 +35,17 @@ std::string part(const std::string& name) {
 }
 
 Result<ModelConfig> config_of(const Options& o) {
-  Result<Json> json = !o.arch.empty() ? preset_config(o.arch, o.size, o.vocab)
-                                      : load_json(o.model.empty() ? o.config : o.model + "/config.json");
+  const std::string name = !o.arch.empty() ? o.arch : o.model.empty() ? o.config : o.model + "/config.json";
+  Result<Json> json = !o.arch.empty() ? preset_config(o.arch, o.size, o.vocab) : load_config_json(name);
   if (!json) return json.error();
+  if (json->is_object() && json->value("model_type", Json()) != "braid") {  // translated, then changed
+    const Result<ModelConfig> config = read_config(*json, name);
+    if (!config) return config.error();
+    json = to_json(*config);
+  }
   for (const std::string& s : o.set)
     if (Status status = apply_override(*json, s); !status) return status.error();
-  return parse_config(*json, !o.arch.empty()   ? o.arch
-                             : o.model.empty() ? o.config
-                                               : o.model + "/config.json");
+  return parse_config(*json, name);
 }
 
 int run(const Options& o) {

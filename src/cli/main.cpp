@@ -29,6 +29,8 @@ std::span<const Verb> all_verbs() {
       Verb{"generate", "continue a prompt", define_generate},
       Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
       Verb{"info", "what a model is made of: parameters, flops, state", define_info},
+      Verb{"convert", "write a model for Hugging Face transformers or fla, or read one of theirs",
+           define_convert, convert_details},
       Verb{"verify", "check every kernel and the model on this machine against the reference", define_verify},
       Verb{"bench", "time matrix products, kernels or training steps, after checking that they are right",
            define_bench},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <optional>
 
 #include "io/json.h"
@@ -382,10 +383,14 @@ const View* SafeTensors::find(std::string_view name) const {
   return at == tensors_.end() ? nullptr : &at->second;
 }
 
-Status write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
-                         const std::map<std::string, std::string>& metadata) {
-  std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    const size_t x = layout_rank(a.view.dtype), y = layout_rank(b.view.dtype);
+Status stream_safetensors(const std::string& path, const std::vector<TensorSpec>& tensors,
+                          const std::map<std::string, std::string>& metadata,
+                          const std::function<Status(size_t tensor, const PutBytes& put)>& make) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+    const TensorSpec &a = tensors[i], &b = tensors[j];
+    const size_t x = layout_rank(a.dtype), y = layout_rank(b.dtype);
     return x != y ? x < y : a.name < b.name;
   });
   const auto refuse = [&](const std::string& why) { return Error{"cannot write " + path + ": " + why}; };
@@ -394,17 +399,18 @@ Status write_safetensors(const std::string& path, std::vector<NamedTensor> tenso
   try {
     if (!metadata.empty()) header += json(kMetadata).dump() + ":" + json(metadata).dump();
     uint64_t at = 0;
-    for (const auto& [name, view] : tensors) {
+    for (const size_t i : order) {
+      const auto& [name, dtype, dims] = tensors[i];
       if (name == kMetadata || !seen.emplace(name, 0).second)
         return refuse("tensor " + in_quotes(name) + ": the name is " +
                       (name == kMetadata ? "reserved" : "used twice"));
-      check(view.data || view.bytes() == 0, "write_safetensors: a view of nothing");
       std::string shape;
-      for (int i = 0; i < view.shape.rank(); ++i) shape += (i ? "," : "") + std::to_string(view.shape[i]);
+      for (int d = 0; d < dims.rank(); ++d) shape += (d ? "," : "") + std::to_string(dims[d]);
+      const uint64_t end = at + tensors[i].bytes();
       header += (header.size() > 1 ? "," : "") + json(name).dump() + ":{\"dtype\":\"" +
-                std::string(dtype_name(view.dtype)) + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
-                number(at) + "," + number(at + view.bytes()) + "]}";
-      at += view.bytes();
+                std::string(dtype_name(dtype)) + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
+                number(at) + "," + number(end) + "]}";
+      at = end;
     }
   } catch (const std::exception& e) {  // a name that is not UTF-8
     return refuse(e.what());
@@ -419,9 +425,29 @@ Status write_safetensors(const std::string& path, std::vector<NamedTensor> tenso
   const uint64_t length = header.size();
   if (Status s = file->write(std::as_bytes(std::span(&length, 1))); !s) return s;
   if (Status s = file->write(header); !s) return s;
-  for (const NamedTensor& t : tensors)
-    if (Status s = file->write({static_cast<const std::byte*>(t.view.data), t.view.bytes()}); !s) return s;
+  for (const size_t i : order) {
+    size_t written = 0;
+    const PutBytes put = [&](std::span<const std::byte> bytes) {
+      written += bytes.size();
+      return file->write(bytes);
+    };
+    if (Status s = make(i, put); !s) return s;
+    check(written == tensors[i].bytes(), "stream_safetensors: a tensor has another size than announced");
+  }
   return file->commit();
+}
+
+Status write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                         const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorSpec> specs;
+  for (const NamedTensor& t : tensors) {
+    check(t.view.data || t.view.bytes() == 0, "write_safetensors: a view of nothing");
+    specs.push_back({t.name, t.view.dtype, t.view.shape});
+  }
+  return stream_safetensors(path, specs, metadata, [&](size_t i, const PutBytes& put) {
+    const View& v = tensors[i].view;
+    return put({static_cast<const std::byte*>(v.data), v.bytes()});
+  });
 }
 
 }  // namespace braid

@@ -7,7 +7,9 @@
 // Offsets count from the end of the header; data is row-major, little-endian, without overlaps or holes.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +50,21 @@ struct NamedTensor {
 };
 
 // Atomic. The same tensors in any order give the same bytes, those of the reference implementation.
-Status write_safetensors(const std::string& path, std::vector<NamedTensor> tensors,
+Status write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                          const std::map<std::string, std::string>& metadata = {});
+
+// The same for tensors that are made one at a time, so that a file may be larger than memory. `make` is
+// called once per tensor, in the order of the file, and hands its bytes over from first to last in any number
+// of pieces.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  size_t bytes() const { return static_cast<size_t>(shape.count()) * dtype_size(dtype); }
+};
+using PutBytes = std::function<Status(std::span<const std::byte>)>;
+Status stream_safetensors(const std::string& path, const std::vector<TensorSpec>& tensors,
+                          const std::map<std::string, std::string>& metadata,
+                          const std::function<Status(size_t tensor, const PutBytes& put)>& make);
 
 }  // namespace braid

@@ -92,6 +92,15 @@ Config parse_fields(const Json& object, const std::string& where, std::vector<Pr
   return c;
 }
 
+// Every field with its value.
+template <class Config>
+Json write_fields(Config c) {
+  Json object = Json::object();
+  FieldWriter w(object);
+  c.visit(w);
+  return object;
+}
+
 template <class Config>
 std::vector<FieldDoc> list_fields(Config c) {
   FieldLister l;

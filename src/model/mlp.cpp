@@ -122,26 +122,38 @@ struct Kind {
   void (*validate)(const Json& settings, const std::string& where, std::vector<Problem>& problems);
   std::unique_ptr<Mlp> (*make)(const Json& settings, const ModelConfig& model, Declare declare);
   std::vector<FieldDoc> (*fields)();
+  Json (*complete)(const Json& settings);
 };
+
+template <class Config>
+Json complete(const Json& settings) {
+  std::vector<Problem> none;
+  return write_fields(parse_fields<Config>(settings, "", none));
+}
 
 const Kind kKinds[] = {
     {"swiglu", "W_down (silu(W_gate x) * W_up x)", validate_dense, make_dense<Swiglu>,
-     [] { return list_fields(DenseConfig()); }},
+     [] { return list_fields(DenseConfig()); }, complete<DenseConfig>},
     {"gelu", "W_down gelu(W_up x)", validate_dense, make_dense<Gelu>,
-     [] { return list_fields(DenseConfig()); }},
+     [] { return list_fields(DenseConfig()); }, complete<DenseConfig>},
     {"moe", "mixture of SwiGLU experts, with one that sees every token", validate_moe,
      [](const Json& settings, const ModelConfig& model, Declare declare) -> std::unique_ptr<Mlp> {
        std::vector<Problem> none;
        return std::make_unique<Moe>(parse_fields<MoeConfig>(settings, "", none), model, declare);
      },
-     [] { return list_fields(MoeConfig()); }},
+     [] { return list_fields(MoeConfig()); },
+     [](const Json& settings) {
+       Json all = complete<MoeConfig>(settings);
+       if (all["shared_d_ff"] == 0) all["shared_d_ff"] = all["d_ff"];
+       return all;
+     }},
     {"none", "no MLP: the layer is its mixer",
      [](const Json& settings, const std::string& where, std::vector<Problem>& problems) {
        for (const auto& [key, unused] : settings.items())
          if (key != "type") problems.push_back({where + "." + key, "is not a setting here", "leave it out"});
      },
      [](const Json&, const ModelConfig&, Declare) { return std::unique_ptr<Mlp>(); },
-     [] { return std::vector<FieldDoc>(); }},
+     [] { return std::vector<FieldDoc>(); }, [](const Json&) { return Json::object(); }},
 };
 
 const Kind* find_kind(const Json& settings) {
@@ -164,6 +176,12 @@ void validate_mlp(const Json& settings, const std::string& where, std::vector<Pr
     const std::string type = settings["type"];
     problems.push_back({where + ".type", "is '" + type + "'", suggest(type, names)});
   }
+}
+
+Json complete_mlp(const Json& settings) {
+  Json all{{"type", settings["type"]}};
+  all.update(find_kind(settings)->complete(settings));
+  return all;
 }
 
 std::unique_ptr<Mlp> make_mlp(const Json& settings, const ModelConfig& model, Declare declare) {

@@ -14,6 +14,7 @@ class Mlp {
 };
 
 void validate_mlp(const Json& settings, const std::string& where, std::vector<Problem>& problems);
+Json complete_mlp(const Json& settings);  // type and every setting, defaults filled in
 std::unique_ptr<Mlp> make_mlp(const Json& settings, const ModelConfig& model, Declare declare);  // none: null
 
 // Kinds and their settings, for `braid archs`.

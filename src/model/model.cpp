@@ -5,7 +5,9 @@
 #include "autograd/recompute.h"
 #include "io/file.h"
 #include "io/safetensors.h"
+#include "model/families/families.h"
 #include "model/mixers/registry.h"
+#include "model/weights.h"
 
 namespace braid {
 
@@ -76,10 +78,31 @@ void Model::init(uint64_t seed) {
 }
 
 Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
-  const Result<ModelConfig> config = load_config(dir + "/config.json");
+  const std::string path = dir + "/config.json";
+  const Result<Json> json = load_config_json(path);
+  if (!json) return json.error();
+  const Result<const Family*> family = family_of(*json, path);
+  if (!family) return family.error();
+  const Result<ModelConfig> config = read_config(*json, path);
   if (!config) return config.error();
   std::unique_ptr<Model> model = create(*config);
-  if (Status s = model->load_weights(dir + "/model.safetensors"); !s) return s.error();
+  if (!*family) {
+    if (Status s = model->load_weights(dir + "/model.safetensors"); !s) return s.error();
+    return model;
+  }
+  const Result<SafeTensors> file = SafeTensors::open_model(dir);
+  if (!file) return file.error();
+  std::vector<std::string> notes;
+  const Result<std::vector<Assembled>> params = assemble_params(**family, *model, *file, dir, notes);
+  if (!params) return params.error();
+  model->params_.allocate();
+  for (size_t i = 0; i < params->size(); ++i) {
+    std::span<float> to = model->params_.block().subspan(model->params_[i].offset, model->params_[i].count());
+    for (const View& piece : (*params)[i].pieces) {
+      convert_to_f32(piece, to.first(piece.shape.count()));
+      to = to.subspan(piece.shape.count());
+    }
+  }
   return model;
 }
 
@@ -99,33 +122,20 @@ Status Model::save_weights(const std::string& path) const {
 Status Model::load_weights(const std::string& path) {
   Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
-  std::vector<Problem> problems;
-  for (const Param& p : params_.all()) {
-    const View* v = file->find(p.name);
-    if (!v) {
-      problems.push_back({p.name, "is missing", "expected " + p.shape.text()});
-    } else if (v->shape != p.shape) {
-      problems.push_back({p.name, "has shape " + v->shape.text(), "expected " + p.shape.text()});
-    } else if (v->dtype != DType::kF32 && v->dtype != DType::kBF16 && v->dtype != DType::kF16 &&
-               v->dtype != DType::kF64) {
-      problems.push_back(
-          {p.name, "has dtype " + std::string(dtype_name(v->dtype)), "expected F32, BF16, F16 or F64"});
-    }
-  }
-  for (const std::string& name : file->names()) {
-    bool known = false;
-    for (const Param& p : params_.all()) known |= p.name == name;
-    if (!known)
-      problems.push_back(
-          {name, "is not a parameter of this model", "is config.json the one it was trained with?"});
-  }
-  if (!problems.empty()) return to_error(path + " does not fit its config", problems);
+  if (const std::vector<Problem> problems = param_problems(*file); !problems.empty())
+    return to_error(path + " does not fit its config", problems);
   if (!params_.allocated()) params_.allocate();
   for (size_t i = 0; i < params_.all().size(); ++i) {
     const Param& p = params_[i];
     convert_to_f32(*file->find(p.name), params_.block().subspan(p.offset, p.count()));
   }
   return {};
+}
+
+std::vector<Problem> Model::param_problems(const SafeTensors& file) const {
+  std::vector<TensorSpec> wanted;
+  for (const Param& p : params_.all()) wanted.push_back({p.name, DType::kF32, p.shape});
+  return tensor_problems(wanted, file.names(), [&](const std::string& name) { return file.find(name); });
 }
 
 State Model::new_state() const {

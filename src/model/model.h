@@ -18,15 +18,18 @@
 
 namespace braid {
 
+class SafeTensors;
+
 class Model {
  public:
   static std::unique_ptr<Model> create(const ModelConfig& config);
 
-  // A model folder: config.json and model.safetensors.
+  // A model folder: config.json and model.safetensors, Braid's own or of a family that it can read.
   static Result<std::unique_ptr<Model>> load(const std::string& dir);
   Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
+  std::vector<Problem> param_problems(const SafeTensors& file) const;  // why a file does not fit
 
   void init(uint64_t seed);  // each parameter from its own random stream
   State new_state() const;

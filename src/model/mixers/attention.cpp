@@ -32,7 +32,7 @@ struct AttentionConfig {
 AttentionConfig resolve(AttentionConfig c, const ModelConfig& model) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
-  if (c.rotary_dim == 0) c.rotary_dim = c.head_dim;
+  c.rotary_dim = c.rope_theta == 0 ? 0 : c.rotary_dim == 0 ? c.head_dim : c.rotary_dim;
   return c;
 }
 
@@ -111,18 +111,25 @@ class Attention : public Mixer {
   std::unique_ptr<RopeTable> rope_;
 };
 
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+AttentionConfig parsed(const Json& settings, const ModelConfig& model) {
   std::vector<Problem> none;
-  return std::make_unique<Attention>(resolve(parse_fields<AttentionConfig>(settings, "", none), model), model,
-                                     declare);
+  return resolve(parse_fields<AttentionConfig>(settings, "", none), model);
+}
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  return std::make_unique<Attention>(parsed(settings, model), model, declare);
 }
 
 }  // namespace
 
 MixerEntry attention_entry() {
-  return {"attention",
-          "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate",
-          validate, make, [] { return list_fields(AttentionConfig()); }};
+  return {
+      "attention",
+      "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate",
+      validate,
+      make,
+      [] { return list_fields(AttentionConfig()); },
+      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
 }
 
 }  // namespace braid

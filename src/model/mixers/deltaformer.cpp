@@ -130,17 +130,25 @@ class DeltaFormer : public Mixer {
   std::unique_ptr<RopeTable> rope_;
 };
 
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+DeltaFormerConfig parsed(const Json& settings, const ModelConfig& model) {
   std::vector<Problem> none;
-  return std::make_unique<DeltaFormer>(resolve(parse_fields<DeltaFormerConfig>(settings, "", none), model),
-                                       model, declare);
+  return resolve(parse_fields<DeltaFormerConfig>(settings, "", none), model);
+}
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  return std::make_unique<DeltaFormer>(parsed(settings, model), model, declare);
 }
 
 }  // namespace
 
 MixerEntry deltaformer_entry() {
-  return {"deltaformer", "DeltaFormer: attention with a delta rule on its key-value memory", validate, make,
-          [] { return list_fields(DeltaFormerConfig()); }};
+  return {
+      "deltaformer",
+      "DeltaFormer: attention with a delta rule on its key-value memory",
+      validate,
+      make,
+      [] { return list_fields(DeltaFormerConfig()); },
+      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
 }
 
 }  // namespace braid

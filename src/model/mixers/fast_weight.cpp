@@ -10,7 +10,7 @@ namespace braid {
 namespace {
 
 constexpr float kSigmoidDecay = 1.0f / 16;  // GLA: log sigmoid / 16, arXiv:2312.06635
-constexpr size_t kSigmoidRank = 16;
+constexpr int64_t kSigmoidRank = 16;
 
 FastWeightDecay kernel_decay(const std::string& name) {
   return name == "none"       ? FastWeightDecay::kNone
@@ -20,6 +20,17 @@ FastWeightDecay kernel_decay(const std::string& name) {
 }
 
 }  // namespace
+
+void RuleConfig::resolve(int64_t head_dim) {
+  if (decay_rank == 0) decay_rank = decay == "channel" ? head_dim : decay == "sigmoid" ? kSigmoidRank : 0;
+}
+
+void OutputConfig::resolve(const ModelConfig& model) {
+  if (out_norm == "none")
+    out_eps = 0;
+  else if (out_eps == 0)
+    out_eps = model.norm_eps;
+}
 
 FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const ModelConfig& model,
                                Declare& declare)
@@ -50,7 +61,7 @@ FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const Mo
     a_log_ = declare.vector("A_log", s.heads, kDecayInit);
     bias_ = static_cast<int>(declare.vector("dt_bias", channels, kStepInit));
   } else if (c.decay == "sigmoid") {
-    const size_t rank = c.decay_rank ? c.decay_rank : kSigmoidRank;
+    const int64_t rank = c.decay_rank ? c.decay_rank : kSigmoidRank;
     f_a_ = declare.matrix("gk_a_proj.weight", rank, d);
     f_b_ = declare.matrix("gk_b_proj.weight", channels, rank);
     bias_ = static_cast<int>(declare.vector("gk_b_proj.bias", channels, Init::kZeros));
@@ -330,6 +341,16 @@ std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const Mode
   std::vector<Problem> none;
   read_fields(c, settings, "", none);
   return std::make_unique<FastWeightMixer>(c, model, declare);
+}
+
+Json complete(FastWeightConfig c, const Json& settings, const ModelConfig& model) {
+  std::vector<Problem> none;
+  read_fields(c, settings, "", none);
+  const Dims d = dims_of(c, model);
+  c.key_heads = static_cast<int64_t>(d.key_heads);
+  c.head_dim = static_cast<int64_t>(d.dk), c.value_dim = static_cast<int64_t>(d.dv);
+  c.rule.resolve(c.head_dim), c.output.resolve(model);
+  return write_fields(c);
 }
 
 }  // namespace fast_weight_detail

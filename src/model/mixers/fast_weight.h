@@ -26,6 +26,7 @@ struct RuleConfig {
     v("decay_rank", decay_rank, {0, 65536},
       "inner width of the low-rank decay projection; 0 = 16 for sigmoid, head_dim for channel");
   }
+  void resolve(int64_t head_dim);  // zeros become what they stand for
 };
 
 struct RuleShape {
@@ -100,6 +101,7 @@ struct OutputConfig {
     v("gate_rank", gate_rank, {0, 65536}, "inner width of a low-rank gate projection; 0 = full rank");
     v("out_eps", out_eps, {0, 1}, "epsilon of out_norm; 0 = the model's norm_eps");
   }
+  void resolve(const ModelConfig& model);
 };
 
 class FastWeightOutput {
@@ -142,12 +144,14 @@ void validate(FastWeightConfig c, const Json& settings, const std::string& where
               std::vector<Problem>& problems);
 std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const ModelConfig& model,
                             Declare declare);
+Json complete(FastWeightConfig c, const Json& settings, const ModelConfig& model);
 }  // namespace fast_weight_detail
 
 // An entry of the registry for one set of defaults.
 template <FastWeightConfig (*defaults)()>
 MixerEntry fast_weight_entry(std::string_view name, std::string_view summary) {
-  return {name, summary,
+  return {name,
+          summary,
           [](const Json& settings, const std::string& where, const ModelConfig& model,
              std::vector<Problem>& problems) {
             fast_weight_detail::validate(defaults(), settings, where, model, problems);
@@ -155,7 +159,10 @@ MixerEntry fast_weight_entry(std::string_view name, std::string_view summary) {
           [](const Json& settings, const ModelConfig& model, Declare declare) {
             return fast_weight_detail::make(defaults(), settings, model, declare);
           },
-          [] { return list_fields(defaults()); }};
+          [] { return list_fields(defaults()); },
+          [](const Json& settings, const ModelConfig& model) {
+            return fast_weight_detail::complete(defaults(), settings, model);
+          }};
 }
 
 }  // namespace braid

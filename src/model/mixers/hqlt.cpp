@@ -157,11 +157,23 @@ std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Decl
   return std::make_unique<Hqlt>(parse_fields<HqltConfig>(settings, "", none), model, declare);
 }
 
+Json complete(const Json& settings, const ModelConfig& model) {
+  std::vector<Problem> none;
+  HqltConfig c = parse_fields<HqltConfig>(settings, "", none);
+  c.head_dim = head_dim(c, model);
+  c.rule.resolve(c.head_dim), c.output.resolve(model);
+  return write_fields(c);
+}
+
 }  // namespace
 
 MixerEntry hqlt_entry() {
-  return {"hqlt", "HQLT: windowed attention and fast weights in one layer, synchronous or delayed", validate,
-          make, [] { return list_fields(HqltConfig()); }};
+  return {"hqlt",
+          "HQLT: windowed attention and fast weights in one layer, synchronous or delayed",
+          validate,
+          make,
+          [] { return list_fields(HqltConfig()); },
+          complete};
 }
 
 }  // namespace braid

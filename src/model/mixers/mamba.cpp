@@ -71,17 +71,25 @@ class Mamba : public Mixer {
   size_t in_, conv_, conv_bias_, x_, dt_, dt_bias_, a_log_, skip_, out_;
 };
 
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+MambaConfig parsed(const Json& settings, const ModelConfig& model) {
   std::vector<Problem> none;
-  return std::make_unique<Mamba>(resolve(parse_fields<MambaConfig>(settings, "", none), model), model,
-                                 declare);
+  return resolve(parse_fields<MambaConfig>(settings, "", none), model);
+}
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  return std::make_unique<Mamba>(parsed(settings, model), model, declare);
 }
 
 }  // namespace
 
 MixerEntry mamba_entry() {
-  return {"mamba", "Mamba: convolution, selective scan, gate", validate, make,
-          [] { return list_fields(MambaConfig()); }};
+  return {
+      "mamba",
+      "Mamba: convolution, selective scan, gate",
+      validate,
+      make,
+      [] { return list_fields(MambaConfig()); },
+      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
 }
 
 }  // namespace braid

@@ -99,17 +99,25 @@ class Mamba2 : public Mixer {
   size_t in_, conv_, conv_bias_, dt_bias_, a_log_, skip_, norm_weight_, out_;
 };
 
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+Mamba2Config parsed(const Json& settings, const ModelConfig& model) {
   std::vector<Problem> none;
-  return std::make_unique<Mamba2>(resolve(parse_fields<Mamba2Config>(settings, "", none), model), model,
-                                  declare);
+  return resolve(parse_fields<Mamba2Config>(settings, "", none), model);
+}
+
+std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
+  return std::make_unique<Mamba2>(parsed(settings, model), model, declare);
 }
 
 }  // namespace
 
 MixerEntry mamba2_entry() {
-  return {"mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate",
-          validate, make, [] { return list_fields(Mamba2Config()); }};
+  return {
+      "mamba2",
+      "Mamba2: additive writes, one decay per head and token, convolution, skip and gate",
+      validate,
+      make,
+      [] { return list_fields(Mamba2Config()); },
+      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
 }
 
 }  // namespace braid

@@ -13,6 +13,9 @@ struct MixerEntry {
                    std::vector<Problem>& problems);
   std::unique_ptr<Mixer> (*make)(const Json& settings, const ModelConfig& model, Declare declare);
   std::vector<FieldDoc> (*fields)();
+  // Every setting but the type: defaults filled in, and zeros that stand for values that follow from others
+  // replaced by these. Two mixers with the same settings compute the same.
+  Json (*complete)(const Json& settings, const ModelConfig& model) = nullptr;
 };
 
 std::span<const MixerEntry> all_mixers();
@@ -31,7 +34,8 @@ Status register_mixer(const MixerEntry& entry);
 template <class M>
 MixerEntry mixer_entry(std::string_view name, std::string_view summary) {
   using Config = typename M::Config;
-  return {name, summary,
+  return {name,
+          summary,
           [](const Json& settings, const std::string& where, const ModelConfig& model,
              std::vector<Problem>& problems) {
             const size_t before = problems.size();
@@ -43,7 +47,11 @@ MixerEntry mixer_entry(std::string_view name, std::string_view summary) {
             std::vector<Problem> none;
             return std::make_unique<M>(parse_fields<Config>(settings, "", none), model, declare);
           },
-          [] { return list_fields(Config()); }};
+          [] { return list_fields(Config()); },
+          [](const Json& settings, const ModelConfig&) {
+            std::vector<Problem> none;
+            return write_fields(parse_fields<Config>(settings, "", none));
+          }};
 }
 
 // One per file in this folder.

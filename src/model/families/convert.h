@@ -1,0 +1,29 @@
+// Model folders from one family's files to another's, tensor by tensor: memory does not grow with the model.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "model/families/families.h"
+
+namespace braid {
+
+struct Conversion {
+  std::string in, out;                                             // folders; `out` appears when it is whole
+  std::optional<DType> dtype = {};                                 // of the numbers; none: as they are
+  bool replace = false;                                            // a model that is in `out`
+  bool check_only = false;                                         // everything but writing
+  std::function<bool(uint64_t done, uint64_t all)> progress = {};  // bytes written; false: stop
+};
+
+struct Converted {
+  std::string family;  // model_type of the side that is not Braid's
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+  std::vector<std::string> notes = {};
+};
+
+Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const HfConfigFile& config);
+Result<Converted> convert_to_braid(const Conversion& c, const Model& model, const Family& family);
+
+}  // namespace braid

@@ -1,0 +1,103 @@
+#include "model/families/family.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/mixers/registry.h"
+
+namespace braid {
+
+MixerKind mixer_kind(const LayerConfig& layer) {
+  const std::string type = layer.mixer["type"].get<std::string>();
+  if (type == "attention") return MixerKind::kAttention;
+  if (type == "mamba2") return MixerKind::kMamba2;
+  for (const char* fast : {"linear_attention", "retnet", "gla", "hgrn2", "deltanet", "gated_deltanet", "kda",
+                           "gated_deltaproduct"})
+    if (type == fast) return MixerKind::kFastWeight;
+  return MixerKind::kOther;
+}
+
+Json complete_mixer(const LayerConfig& layer, const ModelConfig& model) {
+  const MixerEntry* entry = find_mixer(layer.mixer["type"].get<std::string>());
+  return entry->complete ? entry->complete(layer.mixer, model)
+                         : layer.mixer;  // a mixer from outside need not
+}
+
+Json first_mixer(const ModelConfig& model, MixerKind kind) {
+  for (const LayerConfig& l : model.pattern)
+    if (mixer_kind(l) == kind) return complete_mixer(l, model);
+  const char* type = kind == MixerKind::kAttention ? "attention"
+                     : kind == MixerKind::kMamba2  ? "mamba2"
+                                                   : "gated_deltanet";
+  return find_mixer(type)->complete({{"type", type}}, model);
+}
+
+Json first_mlp(const ModelConfig& model, std::string_view type) {
+  for (const LayerConfig& l : model.pattern)
+    if (l.mlp["type"] == type) return complete_mlp(l.mlp);
+  return complete_mlp({{"type", type}, {"d_ff", model.d_model}});
+}
+
+Json hf_header(const Family& family, const ModelConfig& model) {
+  return {{"architectures", {family.architecture}},
+          {"model_type", family.model_type},
+          {"vocab_size", model.vocab_size},
+          {"hidden_size", model.d_model},
+          {"num_hidden_layers", model.n_layers},
+          {"initializer_range", model.init_std},
+          {"tie_word_embeddings", model.tie_embeddings},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
+          {"pad_token_id", nullptr}};
+}
+
+double ratio(int64_t part, int64_t whole) {
+  double r = static_cast<double>(part) / static_cast<double>(whole);
+  while (whole_part(static_cast<double>(whole) * r) < part) r = std::nextafter(r, HUGE_VAL);
+  return r;
+}
+
+int64_t whole_part(double x) { return std::fabs(x) < 1e15 ? static_cast<int64_t>(x) : 0; }
+
+std::vector<LayerConfig> repeating(std::vector<LayerConfig> layers) {
+  const auto same = [](const LayerConfig& a, const LayerConfig& b) {
+    return a.norm == b.norm && a.mixer == b.mixer && a.mlp == b.mlp;
+  };
+  for (size_t period = 1; period < layers.size(); ++period) {
+    size_t i = period;
+    while (i < layers.size() && same(layers[i], layers[i - period])) ++i;
+    if (i == layers.size()) {
+      layers.resize(period);
+      break;
+    }
+  }
+  return layers;
+}
+
+std::string hf_layer(int64_t i) { return fmt::format("model.layers.{}.", i); }
+std::string our_layer(int64_t i) { return fmt::format("layers.{}.", i); }
+
+void add_embeddings(const ModelConfig& model, TensorTable& t, const std::string& embedding,
+                    const std::string& norm) {
+  t.add(t.same(embedding, "embedding.weight"));
+  t.add(t.same(norm, "final_norm.weight"));
+  if (!model.tie_embeddings) t.add(t.same("lm_head.weight", "head.weight"));
+}
+
+void add_swiglu(TensorTable& t, const std::string& hf, const std::string& ours) {
+  for (const char* name : {"gate_proj.weight", "up_proj.weight", "down_proj.weight"})
+    t.add(t.same(hf + name, ours + name));
+}
+
+void add_attention(TensorTable& t, const std::string& hf, const std::string& ours, bool gate, bool qk_norm,
+                   int64_t heads) {
+  const std::string q = "q_proj.weight";
+  t.add(gate ? t.grouped(hf + q, heads, {ours + q, ours + "g_proj.weight"})  // per head: query, then gate
+             : t.same(hf + q, ours + q));
+  for (const char* name : {"k_proj.weight", "v_proj.weight", "o_proj.weight"})
+    t.add(t.same(hf + name, ours + name));
+  if (qk_norm)
+    for (const char* name : {"q_norm.weight", "k_norm.weight"}) t.add(t.same(hf + name, ours + name));
+}
+
+}  // namespace braid

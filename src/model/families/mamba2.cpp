@@ -1,0 +1,108 @@
+// Mamba2 of transformers: layers without an MLP. With several groups of heads the authors' code, and Braid's,
+// norms each group by itself; the PyTorch code of transformers (5.22) norms the whole width, though the
+// kernels it uses for training on a GPU do not. Models with groups are read, as they were trained, but not
+// written.
+#include "model/families/family.h"
+
+namespace braid {
+namespace {
+
+ModelConfig read(HfConfig& hf) {
+  ModelConfig c;
+  c.vocab_size = hf.size("vocab_size", 32768);
+  c.d_model = hf.size("hidden_size", 4096);
+  c.n_layers = hf.layers("num_hidden_layers", 64);
+  c.norm_eps = hf.number("layer_norm_epsilon", 1e-5);
+  c.init_std = hf.number("initializer_range", 0.1);
+  c.tie_embeddings = hf.flag("tie_word_embeddings", false);
+  const int64_t heads = hf.size("num_heads", 128), head_dim = hf.size("head_dim", 64),
+                inner = hf.size("expand", 2) * c.d_model;
+  if (heads * head_dim != inner)
+    hf.problem("num_heads", fmt::format("x head_dim is {}", heads * head_dim),
+               fmt::format("expected expand x hidden_size = {}", inner));
+  c.pattern = {{{{"type", "mamba2"},
+                 {"d_inner", inner},
+                 {"head_dim", head_dim},
+                 {"state", hf.size("state_size", 128)},
+                 {"groups", hf.size("n_groups", 8)},
+                 {"conv", hf.size("conv_kernel", 4)}},
+                {{"type", "none"}}}};
+  hf.one_of("hidden_act", {"silu"}, "Mamba2's convolution and gate use silu");
+  hf.must_be("use_bias", false, "projections have no bias");
+  hf.must_be("use_conv_bias", true, "the convolution has a bias");
+  if (hf.given("time_step_limit")) {  // infinity has no word in JSON: transformers spells it in its own ways
+    const Json& limit = *hf.raw("time_step_limit");
+    const bool open = limit.is_array() && limit.size() == 2 && limit[0].is_number() && limit[0] <= 0 &&
+                      (limit[1] == "Infinity" || limit[1] == Json{{"__float__", "Infinity"}});
+    if (!open) hf.problem("time_step_limit", "is " + limit.dump(), "Braid does not limit step lengths");
+  }
+  hf.no_effect({"residual_in_fp32", "rescale_prenorm_residual", "chunk_size", "time_step_rank",
+                "time_step_min", "time_step_max", "time_step_floor", "layer_types"});
+  return c;
+}
+
+Json write(const ModelConfig& c) {
+  const Json m = first_mixer(c, MixerKind::kMamba2);
+  const int64_t inner = m["d_inner"], head_dim = m["head_dim"];
+  Json j = hf_header(mamba2_family(), c);
+  j.update({{"num_heads", inner / head_dim},
+            {"head_dim", head_dim},
+            {"state_size", m["state"]},
+            {"expand", inner / c.d_model},
+            {"conv_kernel", m["conv"]},
+            {"n_groups", m["groups"]},
+            {"layer_norm_epsilon", c.norm_eps},
+            {"hidden_act", "silu"},
+            {"use_bias", false},
+            {"use_conv_bias", true},
+            {"residual_in_fp32", true},
+            {"chunk_size", 256}});
+  return j;
+}
+
+void tensors(const ModelConfig& c, TensorTable& t) {
+  t.add_either({{t.same("backbone.embeddings.weight", "embedding.weight")},
+                {t.same("backbone.embedding.weight", "embedding.weight")}});  // older files
+  t.add(t.same("backbone.norm_f.weight", "final_norm.weight"));
+  if (!c.tie_embeddings) t.add(t.same("lm_head.weight", "head.weight"));
+  for (int64_t i = 0; i < c.n_layers; ++i) {
+    const std::string hf = fmt::format("backbone.layers.{}.", i), ours = our_layer(i);
+    t.add(t.same(hf + "norm.weight", ours + "mixer_norm.weight"));
+    t.add(t.conv(hf + "mixer.conv1d.weight", ours + "mixer.conv1d.weight"));
+    for (const char* name :
+         {"in_proj.weight", "conv1d.bias", "dt_bias", "A_log", "D", "norm.weight", "out_proj.weight"})
+      t.add(t.same(hf + "mixer." + name, ours + "mixer." + name));
+  }
+}
+
+void cannot_write(const ModelConfig& c, std::vector<Problem>& problems) {
+  for (size_t i = 0; i < c.pattern.size(); ++i)
+    if (mixer_kind(c.pattern[i]) == MixerKind::kMamba2 && complete_mixer(c.pattern[i], c)["groups"] != 1)
+      problems.push_back({fmt::format("pattern[{}].mixer.groups", i), "is not 1",
+                          "Mamba2ForCausalLM norms all groups together, Braid each by itself"});
+}
+
+const char* remark(const ModelConfig& c) {
+  return complete_mixer(c.layer(0), c)["groups"] == 1
+             ? nullptr
+             : "each group of heads has its own norm, as in mamba_ssm; transformers norms all together";
+}
+
+}  // namespace
+
+Family mamba2_family() {
+  return {"mamba2",
+          "Mamba2ForCausalLM",
+          "Mamba2 layers without an MLP",
+          {},
+          read,
+          write,
+          tensors,
+          "",
+          "",
+          nullptr,
+          cannot_write,
+          remark};
+}
+
+}  // namespace braid

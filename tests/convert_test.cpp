@@ -1,0 +1,161 @@
+// braid convert as a user meets it. That the numbers are right is shown by src/model/families and, against
+// transformers itself, by bench/peers/hf_check.py.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "process.h"
+
+namespace braid::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_error(const Finished& f, int code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(f.code, code) << f.err;
+  EXPECT_TRUE(f.err.starts_with("braid: ")) << f.err;
+  for (const std::string& p : parts)
+    EXPECT_NE(f.err.find(p), std::string::npos) << "'" << p << "' is not in: " << f.err;
+}
+
+// A tiny trained model and what convert made of it.
+struct Models {
+  TempDir dir;
+  std::string ours = dir / "ours", theirs = dir / "theirs", text = dir / "text";
+  std::string train(const std::string& name, const std::vector<std::string>& extra) {
+    std::vector<std::string> args{"train", "--text",  text, "--length", "32",       "--steps",
+                                  "2",     "--batch", "2",  "--run",    dir / name, "--quiet"};
+    args.insert(args.end(), extra.begin(), extra.end());
+    const Finished f = run_braid(args);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return dir / name;
+  }
+  Models() {
+    std::string words;
+    for (int i = 0; i < 200; ++i) words += "the cat sat on mat " + std::to_string(i % 10) + "\n";
+    spit(text, words);
+    train("ours", {});
+    const Finished f = run_braid({"convert", "--model", ours, "--to", "hf", "--out", theirs});
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.out.find("llama: "), std::string::npos) << f.out;
+  }
+};
+
+Models& models() {
+  static Models m;
+  return m;
+}
+
+TEST(Convert, EveryVerbReadsTheFamilysFolder) {
+  const Models& m = models();
+  const auto said = [](const std::string& dir) {
+    return run_braid({"generate", "--model", dir, "--prompt", "the cat", "--max-tokens", "20", "--greedy"})
+        .out;
+  };
+  EXPECT_EQ(said(m.ours), said(m.theirs));
+  const TempDir dir;
+  for (const std::string& from : {m.ours, m.theirs}) {
+    const Finished f =
+        run_braid({"logits", "--model", from, "--text", "the cat sat", "--out", dir / "logits"});
+    EXPECT_EQ(f.code, 0) << f.err;
+    fs::rename(dir / "logits", dir / (from == m.ours ? "a" : "b"));
+  }
+  EXPECT_EQ(slurp(dir / "a"), slurp(dir / "b"));
+  const Finished a = run_braid({"info", "--model", m.ours, "--json"}),
+                 b = run_braid({"info", "--model", m.theirs, "--json"});
+  const auto count = [](const std::string& s) { return s.substr(0, s.find("\"config\"")); };
+  EXPECT_EQ(b.code, 0) << b.err;
+  EXPECT_EQ(count(a.out), count(b.out));
+  EXPECT_EQ(run_braid({"verify", "--model", m.theirs}).code, 0);
+  EXPECT_EQ(
+      run_braid({"convert", "--model", m.theirs, "--to", "braid", "--out", dir / "back", "--json"}).code, 0);
+  EXPECT_EQ(slurp(dir / "back/model.safetensors"), slurp(m.ours + "/model.safetensors"));
+  // The same options give the same bytes.
+  EXPECT_EQ(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", dir / "again"}).code, 0);
+  for (const char* name : {"/config.json", "/model.safetensors"})
+    EXPECT_EQ(slurp(dir / "again" + name), slurp(m.theirs + name)) << name;
+}
+
+TEST(Convert, WrongUseIsExplained) {
+  const Models& m = models();
+  expect_error(run_braid({"convert"}), 2, {"--model"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--out", "x"}), 2, {"--to", "hf or braid"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--out", "x", "--to", "gguf"}), 2,
+               {"gguf", "hf or braid"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf"}), 2, {"--out"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", "x", "--dtype", "f8"}), 2,
+               {"f8", "bf16"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "braid", "--check"}), 2,
+               {"already", "--to hf"});
+  expect_error(run_braid({"convert", "--model", m.theirs, "--to", "hf", "--check"}), 2,
+               {"LlamaForCausalLM", "already", "--to braid"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--check", "--family", "lama"}), 2,
+               {"lama", "llama"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", m.theirs}), 1,
+               {"exists", "--force"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", m.ours, "--force"}), 1,
+               {"itself"});
+  expect_error(run_braid({"convert", "--model", "/nonexistent", "--to", "hf", "--check"}), 1,
+               {"/nonexistent/config.json"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", m.text + "/x"}), 1, {m.text});
+}
+
+TEST(Convert, AModelThatNoFamilyHasIsWrongUse) {
+  const std::string run = models().train("mamba2", {"--arch", "mamba2"});
+  expect_error(run_braid({"convert", "--model", run, "--to", "hf", "--check", "--family", "mamba2"}), 2,
+               {"pattern[0].mlp.type: is swiglu; Mamba2ForCausalLM has none"});
+  expect_error(run_braid({"convert", "--model", run, "--to", "hf", "--check"}), 2, {"cannot be written as"});
+}
+
+TEST(Convert, DamagedFoldersAreNamed) {
+  const Models& m = models();
+  const TempDir dir;
+  const std::string weights = slurp(m.theirs + "/model.safetensors"),
+                    config = slurp(m.theirs + "/config.json");
+  int n = 0;
+  const auto with = [&](const std::string& json, const std::string& tensors) {
+    const std::string d = dir / ("m" + std::to_string(n++));
+    fs::create_directory(d);
+    if (!json.empty()) spit(d + "/config.json", json);
+    if (!tensors.empty()) spit(d + "/model.safetensors", tensors);
+    const Finished f = run_braid({"convert", "--model", d, "--to", "braid", "--out", dir / "out"});
+    EXPECT_FALSE(f.code != 0 && fs::exists(dir / "out")) << "something was left behind";
+    return f;
+  };
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string c = config;
+    const size_t at = c.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return c.replace(at, from.size(), to);
+  };
+  expect_error(with("", weights), 1, {"config.json"});
+  expect_error(with(config, ""), 1, {"neither model.safetensors nor model.safetensors.index.json"});
+  expect_error(with(config, weights.substr(0, weights.size() / 2)), 1, {"model.safetensors", "cut"});
+  expect_error(with(changed("\"model_type\": \"llama\"", "\"model_type\": \"lamma\""), weights), 1,
+               {"lamma", "'llama'"});
+  expect_error(with("{\"model_type\": ", weights), 1, {"config.json"});
+  expect_error(with("[1]", weights), 1, {"model_type is missing"});
+  expect_error(with(changed("\"attention_bias\": false", "\"attention_bias\": true"), weights), 1,
+               {"attention_bias: is true", "no bias"});
+  expect_error(with(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"), weights), 1,
+               {"model.layers.2.self_attn.q_proj.weight: is missing"});
+  expect_error(with(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"), weights), 1,
+               {"model.layers.1.self_attn.q_proj.weight: is not a parameter"});
+  expect_error(
+      with(changed("\"vocab_size\": 256", "\"vocab_size\": 255"), weights), 1,
+      {"model.embed_tokens.weight: has shape [256, 64]; expected [255, 64]", "lm_head.weight: has shape"});
+  EXPECT_EQ(with(config, weights).code, 0);
+}
+
+TEST(Convert, AFullDiskLeavesNothing) {
+  const Models& m = models();
+  const TempDir dir;
+  const Finished f =
+      run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", dir / "out"}, {.file_limit = 20000});
+  EXPECT_NE(f.code, 0);
+  EXPECT_TRUE(fs::is_empty(dir / "")) << "something was left behind";
+}
+
+}  // namespace
+}  // namespace braid::test
