@@ -30,6 +30,13 @@ def megabytes(row, key):
     return f"{row[key] / 1e6:,.0f}"
 
 
+def tokens_at_once(row):
+    """Tokens whose activations are in memory together: a slice (one sequence, or several up to 384 tokens) per thread."""
+    sequences = max(1, 384 // row["length"])
+    slices = -(-row["batch"] // sequences)
+    return min(sequences, row["batch"]) * row["length"] * min(row["threads"], slices)
+
+
 def table(archs):
     lengths = sorted({n for cases in archs.values() for n in cases})
     head = ["architecture"]
@@ -51,8 +58,7 @@ def table(archs):
         if len(lengths) > 1:
             first, last = cases.get(lengths[0]), cases.get(lengths[-1])
             if first and last:
-                # Workspaces are per thread at work; a sequence alone has one.
-                per_token = [r["activation_bytes"] / (r["length"] * min(r["threads"], r["batch"])) for r in (first, last)]
+                per_token = [r["activation_bytes"] / tokens_at_once(r) for r in (first, last)]
                 line += [f"{first['tokens_per_second'] / last['tokens_per_second']:.2f}", f"{per_token[1] / per_token[0]:.2f}"]
             else:
                 line += ["", ""]

@@ -192,10 +192,11 @@ int bench_train(const TrainBench& o, int threads, bool json) {
     configs.push_back(*config);
   }
   ThreadPool pool(threads);
-  const double peak = measure_fma_peak(pool);
+  double peak = 0;
   for (size_t a = 0; a < archs.size(); ++a)
     for (const std::string& precision : precisions)
       for (const int32_t length : *lengths) {
+        peak = std::max(peak, measure_fma_peak(pool));  // the machine may have been busy before
         const int64_t batch = o.tokens ? std::max<int64_t>(1, o.tokens / length) : o.batch;
         if (Status s = run_case(o, {archs[a], precision, length, batch}, configs[a], pool, peak, json); !s)
           return fail(s.error());
