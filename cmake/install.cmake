@@ -1,5 +1,5 @@
-# libbraid: all rooms but the command line in one archive (or, with BUILD_SHARED_LIBS, one shared library), its
-# public headers, a CMake package and a pkg-config file. All of it can be moved after installation.
+# libbraid: all rooms but the command line in one archive, its public headers, a CMake package and a pkg-config file.
+# All of it can be moved after installation.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,11 +15,10 @@ add_custom_target(public_headers ALL DEPENDS ${public_include}/stamp)
 
 get_property(rooms GLOBAL PROPERTY BRAID_ROOMS)
 list(TRANSFORM rooms REPLACE "(.+)" "$<TARGET_OBJECTS:braid_\\1>" OUTPUT_VARIABLE room_objects)
-add_library(libbraid ${room_objects})
+add_library(libbraid STATIC ${room_objects})
 add_library(braid::braid ALIAS libbraid)
 add_dependencies(libbraid public_headers)
-set_target_properties(libbraid PROPERTIES OUTPUT_NAME braid EXPORT_NAME braid LINKER_LANGUAGE CXX
-                      VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_target_properties(libbraid PROPERTIES OUTPUT_NAME braid EXPORT_NAME braid LINKER_LANGUAGE CXX)
 target_compile_features(libbraid INTERFACE cxx_std_20)
 target_include_directories(libbraid INTERFACE $<BUILD_INTERFACE:${public_include}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -32,7 +31,7 @@ if(BRAID_SANITIZE) # whoever links a sanitized library needs the run-time librar
 endif()
 
 install(TARGETS braid RUNTIME COMPONENT program)
-install(TARGETS libbraid EXPORT braid-targets ARCHIVE COMPONENT library LIBRARY COMPONENT library)
+install(TARGETS libbraid EXPORT braid-targets ARCHIVE COMPONENT library)
 install(DIRECTORY ${public_include}/braid TYPE INCLUDE COMPONENT library)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
@@ -46,11 +45,8 @@ install(FILES ${CMAKE_BINARY_DIR}/package/braid-config.cmake ${CMAKE_BINARY_DIR}
               cmake/dependencies.cmake DESTINATION ${package_dir} COMPONENT library)
 
 file(RELATIVE_PATH BRAID_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-if(NOT BUILD_SHARED_LIBS) # an archive does not remember what it needs
-  list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
-  list(JOIN openmp " " openmp)
-  set(BRAID_PC_LIBS "-ldnnl -lhwy ${openmp}")
-endif()
-set(BRAID_PC_LIBS "${BRAID_PC_LIBS} ${BRAID_PC_CFLAGS}")
+list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
+list(JOIN openmp " " openmp)
+set(BRAID_PC_LIBS "-ldnnl -lhwy ${openmp} ${BRAID_PC_CFLAGS}") # an archive does not remember what it needs
 configure_file(cmake/braid.pc.in ${CMAKE_BINARY_DIR}/package/braid.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/braid.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
