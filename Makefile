@@ -19,7 +19,7 @@ demo: all
 
 test: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
-	ctest --test-dir $(BUILD) --output-on-failure -L fast
+	ctest --test-dir $(BUILD) --output-on-failure -L fast -j2
 
 # The library and the program: make install PREFIX=/opt/braid
 install: $(BUILD)/build.ninja

@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
   if (!loaded) return fail(loaded.error());
   const Outcome again =
       Gradient(**loaded, pool, {}).evaluate((*source)->validation(0, (*source)->validation_size()));
-  std::printf("next digit right %.1f %%, after loading %.1f %%\n", 100 * done->evaluation.accuracy(),
+  std::printf("next digit right %.1f %%, after loading %.1f %%\n", 100 * done->evaluation.outcome.accuracy(),
               100 * again.accuracy());
 }

@@ -31,5 +31,5 @@ int main(int argc, char** argv) {
   if (!done) return fail(done.error());
   std::printf("%zu parameters, %llu bytes read, held-out loss %.3f, next byte right %.1f %%\n",
               model->params().count(), static_cast<unsigned long long>(done->progression.tokens),
-              done->evaluation.loss, 100 * done->evaluation.accuracy());
+              done->evaluation.outcome.loss, 100 * done->evaluation.outcome.accuracy());
 }

@@ -9,7 +9,7 @@
 #include "base/cpu.h"
 #include "cli/cli.h"
 #include "cli/measure.h"
-#include "cli/setup.h"
+#include "train/setup.h"
 #include "model/presets.h"
 #include "train/gradient.h"
 #include "train/optimizer.h"

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "model/fields.h"
+#include "train/setup.h"
 
 namespace CLI {
 class App;
@@ -36,6 +37,7 @@ std::string convert_details();
 std::function<int()> define_verify(CLI::App& app);
 std::function<int()> define_kernels(CLI::App& app);
 std::function<int()> define_tasks(CLI::App& app);
+std::function<int()> define_lab(CLI::App& app);
 std::function<int()> define_archs(CLI::App& app);
 std::function<int()> define_bench(CLI::App& app);
 std::function<int()> define_op(CLI::App& app);
@@ -61,22 +63,14 @@ class OptionAdder {
 };
 bool given(const CLI::App& app, const char* name);  // whether the user gave this option
 
-// The visited options as a JSON object, names without dashes.
-class OptionRecorder {
- public:
-  Json record = Json::object();
-  template <class T>
-  void operator()(const char* name, T& value, const char*) {
-    record[name + 2] = value;
-  }
-};
-
 // Prints "braid: what" and the fix to stderr.
 int fail(const Error& error, int code = kFailed);
 int wrong_use(const Error& error);
 
 // The words this program was started with.
 const std::string& command_line();
+
+Program this_program();  // for run records
 
 // One JSON object on a line of stdout.
 void print_json(const Json& j);

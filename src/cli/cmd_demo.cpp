@@ -3,12 +3,10 @@
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "cli/embedded.h"
-#include "cli/setup.h"
 #include "data/text.h"
 #include "infer/generate.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "train/trainer.h"
 
 namespace braid {
 namespace {
@@ -23,35 +21,27 @@ int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
   auto source =
       TextSource::from_text(demo_text(), "embedded Shakespeare", {.length = static_cast<size_t>(o.length)});
   if (!source) return fail(source.error());
-  const Result<ModelConfig> config = make_config(o, 256);
-  if (!config) return fail(config.error());
-  std::unique_ptr<Model> model = Model::create(*config);
-  model->init(0);
-  const int threads = resolve_threads(o.threads);
-  ThreadPool pool(threads);
+  ThreadPool pool(resolve_threads(o.threads));
   // The demo's own folder starts afresh each time.
-  for (const char* part : {"/state", "/metrics.jsonl", "/model.safetensors"})
-    if (Status s = remove_tree(dir + part); !s) return fail(s.error());
-  if (Status s = make_dirs(dir); !s) return fail(s.error());
-  if (Status s = save_json(dir + "/config.json", to_json(*config)); !s) return fail(s.error());
-  if (Status s = save_json(dir + "/run.json", run_record(o, **source, *model, threads)); !s)
-    return fail(s.error());
-  fmt::print(
-      "Training a byte-level Transformer of {} parameters on {}, {} steps of {} x {} bytes, {} threads.\n",
-      model->params().count(), (*source)->describe(), steps, o.batch, o.length, threads);
+  for (const char* part : {"/state", "/run.json", "/metrics.jsonl", "/model.safetensors"})
+    if (Status status = remove_tree(dir + part); !status) return fail(status.error());
+  fmt::print("Training a byte-level Transformer on {}, {} steps of {} x {} bytes.\n", (*source)->describe(),
+             steps, o.batch, o.length);
   std::fflush(stdout);
   catch_interrupts();
-  Trainer trainer(*model, **source, pool, o);
-  const Result<TrainSummary> r = trainer.run(false, false);
+  const Result<TrainSummary> r = run_training(o, **source, this_program(), pool);
   if (!r) return fail(r.error());
-  if (r->interrupted)
+  if (r->interrupted())
     return fail({fmt::format("interrupted at step {}", r->progression.step), "run braid demo again"});
+  const Result<std::unique_ptr<Model>> model = Model::load(dir);
+  if (!model) return fail(model.error());
+  const Outcome& end = r->evaluation.outcome;
   fmt::print(
       "\n{} bytes read in {}: held-out loss {:.3f} nats per byte ({:.2f} bits), next byte right {:.1f} % of "
       "the time.\n\nA sample after \"ROMEO:\"\n\n",
-      r->progression.tokens, human_time(r->seconds), r->evaluation.loss, r->evaluation.loss / std::log(2.0),
-      100 * r->evaluation.accuracy());
-  Session session(*model, pool);
+      r->progression.tokens, human_time(r->seconds), end.loss, end.loss / std::log(2.0),
+      100 * end.accuracy());
+  Session session(**model, pool);
   const std::string prompt = "ROMEO:";  // the sample stays within the length the model was trained on
   const std::vector<int32_t> ids(prompt.begin(), prompt.end());
   fmt::print("{}", prompt);

@@ -20,6 +20,7 @@ std::string started_with;
 }  // namespace
 
 const std::string& command_line() { return started_with; }
+Program this_program() { return {started_with, kVersion, kCommit, kCompiler}; }
 
 std::span<const Verb> all_verbs() {
   static constexpr std::array kVerbs{
@@ -37,6 +38,7 @@ std::span<const Verb> all_verbs() {
       Verb{"kernels", "which implementation of each op is used here, and why not the others", define_kernels},
       Verb{"op", "run one kernel on tensors from a file and write its results and gradients to another",
            define_op, op_details},
+      Verb{"lab", "the papers' experiments: list them, run one, make one page of all", define_lab},
       Verb{"tasks", "list the synthetic tasks, or show samples of one", define_tasks},
       Verb{"archs", "list architectures, sizes and mixers with their settings", define_archs},
   };

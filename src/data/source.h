@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "data/batch.h"
+#include "data/metric.h"
 
 namespace braid {
 
@@ -29,6 +32,16 @@ class Source {
     for (size_t i = 0; i < count; ++i) append_validation(out, begin + i);
     return out;
   }
+
+  // What else is to be counted, at zero, and one batch counted with a prediction per token.
+  virtual std::vector<Metric> metrics() const { return {}; }
+  virtual void measure(const Batch&, std::span<const int32_t> /*predicted*/, std::span<Metric>) const {}
+  // The metric that says how good a model is; empty: the loss does.
+  virtual std::string headline() const { return {}; }
+
+  // A curriculum makes the training stream harder, so many times so far; false: as hard as it gets.
+  virtual bool grow() { return false; }
+  virtual size_t growths() const { return 0; }
 
   virtual size_t validation_size() const = 0;
   virtual size_t vocab_size() const = 0;

@@ -1,6 +1,7 @@
 #include "model/presets.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "model/model.h"
@@ -291,14 +292,41 @@ Json config_of(const Preset& preset, const Dims& dims, int64_t vocab_size) {
   return j;
 }
 
+std::optional<Dims> parse_dims(std::string_view size) {
+  Dims dims{};
+  size_t at = 0;
+  const auto part = [&](char letter, int64_t& to) {
+    if (at >= size.size() || size[at] != letter) return false;
+    const char* const first = size.data() + at + 1;
+    const auto [end, error] = std::from_chars(first, size.data() + size.size(), to);
+    if (error != std::errc() || end == first || to > 1'000'000) return false;
+    at = static_cast<size_t>(end - size.data());
+    if (at < size.size() && size[at] != '-') return false;
+    ++at;
+    return true;
+  };
+  if (!part('d', dims.d_model) || !part('l', dims.n_layers) || !part('h', dims.heads)) return std::nullopt;
+  if (at < size.size() && !part('f', dims.d_ff)) return std::nullopt;
+  return at > size.size() ? std::optional(dims) : std::nullopt;
+}
+
 Result<Json> preset_config(const std::string& arch, const std::string& size, int64_t vocab_size) {
   const Preset* p = find_preset(arch);
   if (!p) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
   if (p->own_sizes)
     for (const OwnSize& s : p->own_sizes())
       if (s.name == size) return s.config();
+  if (const std::optional<Dims> exact = parse_dims(size)) {
+    const Dims& d = *exact;
+    if (d.d_model < 1 || d.n_layers < 1 || d.heads < 1 || d.d_model % d.heads != 0)
+      return Error{fmt::format("size '{}': the width must be a multiple of the number of heads", size),
+                   "e.g. d128-l2-h4: width 128, 2 layers, 4 heads"};
+    return config_of(*p, d, vocab_size);
+  }
   const Size* s = find_size(size);
-  if (!s) return Error{fmt::format("{} has no size '{}'", arch, size), suggest(size, size_names(p))};
+  if (!s)
+    return Error{fmt::format("{} has no size '{}'", arch, size),
+                 suggest(size, size_names(p)) + "; or exact dimensions such as d128-l2-h4-f512"};
   const int64_t vocab = std::max(vocab_size, s->vocab_size);
   // The number of parameters is linear in the inner width: two points give the width that fits.
   bool experts = false;

@@ -1,6 +1,7 @@
 // Ready-made configs: the architectures by name, each at several sizes.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -41,9 +42,13 @@ std::vector<std::string> size_names(const Preset* of = nullptr);  // with the pr
 // Exactly these dimensions.
 Json config_of(const Preset& preset, const Dims& dims, int64_t vocab_size);
 
+// "d128-l2-h4" or "d128-l2-h4-f512": width, layers, heads and the MLPs' inner width.
+std::optional<Dims> parse_dims(std::string_view size);
+
 // The config of an architecture at a size, as JSON that overrides can still change. At one size all
 // architectures have as many parameters as the Transformer, within 3 %: the pattern is repeated a whole
-// number of times, and the inner width of the MLPs makes up for what the mixers differ in.
+// number of times, and the inner width of the MLPs makes up for what the mixers differ in. A size like
+// d128-l2-h4 is taken as it is.
 Result<Json> preset_config(const std::string& arch, const std::string& size, int64_t vocab_size);
 
 }  // namespace braid

@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/metric.h"
 
 namespace braid {
-
-inline double share(size_t part, size_t whole) {
-  return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
 
 struct Score {
   size_t positions = 0, right_positions = 0;  // supervised ones
@@ -39,18 +36,6 @@ Score score(const Answered& sequence);
 // `predicted`: one token per token of the batch. Sequences without a supervised position do not count.
 Score score(const BatchView& batch, std::span<const int32_t> predicted);
 Answered answered(const BatchView& batch, std::span<const int32_t> predicted, size_t sequence);
-
-// A share with a name: right of total. What it counts is up to the task (Task::measure).
-struct Metric {
-  std::string name;
-  double chance =
-      0;  // what normalised() takes as 0: the paper's figure where it gives one, else a blind guess
-  size_t right = 0, total = 0;
-
-  void add(bool is_right) { right += is_right, ++total; }
-  double value() const { return share(right, total); }
-  double normalised() const { return (value() - chance) / (1 - chance); }
-};
 
 // Lengths and positions are counted together between powers of two: 1, 2, 3-4, 5-8, 9-16 ...
 size_t doubling(size_t n);                // 1 -> 0, 2 -> 1, 3 and 4 -> 2; n > 0

@@ -27,6 +27,12 @@ Sample TaskSource::validation_sample(size_t i) const {
   return task_->sample(rng, Split::kTest);
 }
 
+void TaskSource::measure(const Batch& batch, std::span<const int32_t> predicted,
+                         std::span<Metric> metrics) const {
+  const BatchView view = batch.view();
+  for (size_t i = 0; i < view.sequences(); ++i) task_->measure(answered(view, predicted, i), metrics);
+}
+
 void TaskSource::append_train(Batch& out, uint64_t i) const {
   const Sample s = train_sample(i);
   out.append(s.tokens, s.targets);

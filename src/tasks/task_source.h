@@ -18,10 +18,15 @@ class TaskSource final : public Source {
   TaskSource(std::unique_ptr<Task> task, const TaskSourceOptions& options);
 
   const Task& task() const { return *task_; }
-  bool grow() { return task_->grow() && ++growths_; }  // of the training stream; not while others read it
-  size_t growths() const { return growths_; }
   Sample train_sample(uint64_t i) const;
   Sample validation_sample(size_t i) const;
+
+  std::vector<Metric> metrics() const override { return task_->metrics(); }
+  void measure(const Batch& batch, std::span<const int32_t> predicted,
+               std::span<Metric> metrics) const override;
+  std::string headline() const override { return task_->headline(); }
+  bool grow() override { return task_->grow() && ++growths_; }  // not while others read
+  size_t growths() const override { return growths_; }
 
   size_t validation_size() const override { return options_.validation_size; }
   size_t vocab_size() const override { return task_->vocab_size(); }

@@ -32,15 +32,10 @@ std::vector<uint64_t> all_steps(const std::string& run) {
   return steps;
 }
 
-Json to_json(const Progression& p) {
-  return {{"version", 1},
-          {"step", p.step},
-          {"sample", p.sample},
-          {"tokens", p.tokens},
-          {"bad_in_a_row", p.bad_in_a_row},
-          {"bad_total", p.bad_total},
-          {"best_step", p.best_step},
-          {"best_loss", p.best_loss}};
+Json to_json(Progression p) {
+  Json json{{"version", 1}};
+  p.visit([&](const char* name, const auto& value) { json[name] = value; });
+  return json;
 }
 
 }  // namespace
@@ -86,12 +81,9 @@ Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model
   const Result<Json> json = load_json(dir + "/trainer.json");
   if (!json) return json.error();
   Progression p;
-  const auto read = [&](const char* key, auto& to) {
-    if (json->contains(key) && (*json)[key].is_number()) (*json)[key].get_to(to);
-  };
-  read("step", p.step), read("sample", p.sample), read("tokens", p.tokens),
-      read("bad_in_a_row", p.bad_in_a_row);
-  read("bad_total", p.bad_total), read("best_step", p.best_step), read("best_loss", p.best_loss);
+  p.visit([&](const char* name, auto& to) {
+    if (json->contains(name) && (*json)[name].is_number()) (*json)[name].get_to(to);
+  });
   if (p.step != step)
     return Error{dir + "/trainer.json: says step " + std::to_string(p.step),
                  "delete this checkpoint folder to use an older one"};

@@ -18,7 +18,21 @@ struct Progression {    // all that changes while training, besides parameters a
   uint64_t tokens = 0;  // tokens seen
   uint64_t bad_in_a_row = 0, bad_total = 0;
   uint64_t best_step = 0;
-  double best_loss = 0;  // of the held-out data at best_step; best_step 0: none yet
+  double best_loss = 0;        // of the held-out data at best_step; best_step 0: none yet
+  double best_score = -1e300;  // the source's headline metric, or minus the loss, at its best
+  uint64_t since_best = 0;     // evaluations without a better score
+  uint64_t growths = 0;        // of the training stream
+  uint64_t recent_right = 0, recent_total = 0;  // training answers since the curriculum last looked
+  double seconds = 0;                           // of training, evaluations included
+
+  template <class V>
+  void visit(V&& v) {
+    v("step", step), v("sample", sample), v("tokens", tokens);
+    v("bad_in_a_row", bad_in_a_row), v("bad_total", bad_total);
+    v("best_step", best_step), v("best_loss", best_loss), v("best_score", best_score);
+    v("since_best", since_best), v("growths", growths);
+    v("recent_right", recent_right), v("recent_total", recent_total), v("seconds", seconds);
+  }
 };
 
 Status save_checkpoint(const std::string& run, const Model& model, AdamW& optimizer, const Progression& p,

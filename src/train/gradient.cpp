@@ -79,11 +79,16 @@ std::vector<Gradient::Slice> Gradient::cut(const Batch& batch) const {
 }
 
 Outcome Gradient::run(const Batch& batch, uint64_t step, Profile* profile) {
-  return run_all(batch, true, step, profile);
+  return run_all(batch, true, step, profile, nullptr);
 }
-Outcome Gradient::evaluate(const Batch& batch) { return run_all(batch, false, 0, nullptr); }
+Outcome Gradient::evaluate(const Batch& batch, Answers* answers) {
+  return run_all(batch, false, 0, nullptr, answers);
+}
 
-Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profile* profile) {
+Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profile* profile,
+                          Answers* answers) {
+  if (answers)
+    answers->predicted.assign(batch.tokens.size(), -1), answers->loss.assign(batch.tokens.size(), 0);
   const size_t block = model_.params().block_size();
   if (stale_) {
     const OpTimer timer(profile, "pack weights", false);
@@ -115,7 +120,7 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     }
     for (size_t i = l; i < slices.size(); i += lanes)
       outcomes[i] = run_slice(batch, slices[i], *memory, grads, par, scale, step, i,
-                              profile ? &(*memory).profile : nullptr);
+                              profile ? &(*memory).profile : nullptr, answers);
   };
   // A lane per thread if there are enough of them; otherwise one after the other, each with all threads
   // inside its ops.
@@ -147,7 +152,7 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
 }
 
 Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
-                            double scale, uint64_t step, size_t index, Profile* profile) {
+                            double scale, uint64_t step, size_t index, Profile* profile, Answers* answers) {
   memory.arena.reset();
   const BatchView view = batch.slice(slice.begin, slice.end);
   const std::span<uint32_t> offsets = memory.arena.take<uint32_t>(view.offsets.size());
@@ -191,6 +196,11 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
     }
     o.all_correct += all;
   }
+  if (answers)
+    for (size_t r = 0; r < n; ++r) {
+      answers->predicted[view.base() + rows[r]] = loss.row_argmax[r];
+      answers->loss[view.base() + rows[r]] = loss.row_loss[r];
+    }
   if (record) memory.tape.backward(profile);
   return o;
 }

@@ -32,13 +32,19 @@ struct Outcome {
   double sequence_accuracy() const { return sequences ? static_cast<double>(all_correct) / sequences : 0; }
 };
 
+// By token of a batch; only those at supervised positions mean something.
+struct Answers {
+  std::vector<int32_t> predicted;
+  std::vector<float> loss;
+};
+
 class Gradient {
  public:
   Gradient(Model& model, ThreadPool& pool, const GradientOptions& options);
   ~Gradient();
 
   Outcome run(const Batch& batch, uint64_t step, Profile* profile = nullptr);  // gradient in grads()
-  Outcome evaluate(const Batch& batch);                                        // no gradient, no dropout
+  Outcome evaluate(const Batch& batch, Answers* answers = nullptr);            // no gradient, no dropout
   std::span<float> grads();    // of the last run; a block like the parameters'
   void params_changed();       // the optimiser has moved them
   size_t arena_bytes() const;  // the most the activations took
@@ -51,8 +57,8 @@ class Gradient {
   };
   std::vector<Slice> cut(const Batch& batch) const;
   Outcome run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
-                    double scale, uint64_t step, size_t index, Profile* profile);
-  Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile);
+                    double scale, uint64_t step, size_t index, Profile* profile, Answers* answers);
+  Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile, Answers* answers);
 
   Model& model_;
   ThreadPool& pool_;

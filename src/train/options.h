@@ -21,6 +21,7 @@ struct TrainOptions {
   int64_t length = 256;
   // How.
   int64_t steps = 1000, batch = 32, accumulate = 1, warmup = 100;
+  double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
   std::string schedule = "cosine", precision = "f32";
@@ -29,13 +30,15 @@ struct TrainOptions {
   // Bookkeeping.
   std::string run = "run";
   bool resume = false;
-  int64_t checkpoint_every = 500, keep = 2, eval_every = 250, log_every = 10, bad_steps = 10;
+  int64_t checkpoint_every = 500, keep = 2, eval_every = 250, eval_size = 1024, log_every = 10,
+          bad_steps = 10, patience = 0;
 
   template <class V>
   void visit(V& v) {
     v("--arch", arch, "architecture: a name that `braid archs` prints");
     v("--size", size,
-      "its size: tiny, 1M, 3M, 10M, 30M, 100M, or one of the papers' that `braid archs` prints");
+      "its size: tiny, 1M, 3M, 10M, 30M, 100M, one of the papers' that `braid archs` prints, or exact: "
+      "d128-l2-h4-f512 (width, layers, heads, inner width)");
     v("--config", config, "a config.json instead of --arch and --size");
     v("--set", set, "change one value of the config, e.g. pattern.0.mixer.window=64; may be repeated");
     v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");
@@ -46,6 +49,12 @@ struct TrainOptions {
     v("--resume", resume, "go on from the last checkpoint in --run, with the options stored there");
     v("--steps", steps, "optimiser updates");
     v("--batch", batch, "sequences per batch");
+    v("--grow-at", grow_at,
+      "curriculum: make the task's training samples longer whenever their accuracy reaches this; 0 = never");
+    v("--stop-at", stop_at, "stop when the held-out headline metric (accuracy) reaches this; 0 = never");
+    v("--patience", patience, "stop after this many evaluations without a better one; 0 = never");
+    v("--minutes", minutes,
+      "stop after so much training time, evaluations and resumed parts included; 0 = no limit");
     v("--accumulate", accumulate, "batches per update");
     v("--lr", lr, "peak learning rate");
     v("--schedule", schedule, "learning rate over time: cosine, constant or wsd (warm-up, stable, decay)");
@@ -65,6 +74,7 @@ struct TrainOptions {
     v("--checkpoint-every", checkpoint_every, "steps between checkpoints");
     v("--keep", keep, "checkpoints kept besides the best");
     v("--eval-every", eval_every, "steps between evaluations on held-out data; 0 = only at the end");
+    v("--eval-size", eval_size, "held-out samples of a task");
     v("--log-every", log_every, "steps between lines in metrics.jsonl");
     v("--bad-steps", bad_steps,
       "stop after this many steps in a row with a loss or gradient that is not finite");

@@ -437,16 +437,83 @@ TEST_P(EveryPreset, OverfitsOneBatch) {
   ThreadPool pool(2);
   TrainOptions o;
   o.run = "", o.steps = 100, o.batch = 8, o.warmup = 5, o.lr = 1e-2, o.weight_decay = 0;
-  const OneBatch source;
+  OneBatch source;
   Trainer trainer(*model, source, pool, o);
   const Result<TrainSummary> r = trainer.run(false, true);
   ASSERT_TRUE(r);
-  EXPECT_LT(r->evaluation.loss, 0.05) << "started at about " << std::log(17.0);
-  EXPECT_EQ(r->evaluation.accuracy(), 1.0);
+  EXPECT_LT(r->evaluation.outcome.loss, 0.05) << "started at about " << std::log(17.0);
+  EXPECT_EQ(r->evaluation.outcome.accuracy(), 1.0);
+}
+
+// Stop rules and curriculum, on a task that can be learned at once.
+TrainOptions short_run() {
+  TrainOptions o;
+  o.run = "", o.steps = 400, o.batch = 8, o.warmup = 5, o.lr = 1e-2, o.weight_decay = 0, o.eval_every = 20;
+  return o;
+}
+TaskSource copying(const std::vector<std::string>& settings) {
+  Result<std::unique_ptr<Task>> task = make_task("copy", settings);
+  EXPECT_TRUE(task) << task.error().what;
+  return TaskSource(*std::move(task), {.seed = 1, .validation_size = 16});
+}
+
+TEST(Trainer, StopsAtItsTargetOnAPlateauAndInTime) {
+  ThreadPool pool(1);
+  const auto run = [&](const TrainOptions& o) {
+    const std::unique_ptr<Model> model = make({});
+    OneBatch source;
+    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(false, true);
+    EXPECT_TRUE(r);
+    return *r;
+  };
+  TrainOptions o = short_run();
+  o.patience = 3;  // the loss of one batch falls until it hardly can
+  const TrainSummary flat = run(o);
+  EXPECT_TRUE(flat.stop == Stop::kPlateau || flat.stop == Stop::kSteps);
+  EXPECT_EQ(flat.stop == Stop::kPlateau, flat.progression.since_best == 3u);
+  o = short_run();
+  o.minutes = 1e-9;
+  const TrainSummary late = run(o);
+  EXPECT_EQ(late.stop, Stop::kMinutes);
+  EXPECT_EQ(late.progression.step, 1u);
+  EXPECT_GT(late.evaluation.outcome.supervised, 0u);
+  o = short_run();
+  o.stop_at = 0.01;
+  TaskSource source = copying({"train_max=4", "test_max=4"});
+  const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()));
+  const Result<TrainSummary> early = Trainer(*model, source, pool, o).run(false, true);
+  ASSERT_TRUE(early);
+  EXPECT_EQ(early->stop, Stop::kTarget);
+  EXPECT_EQ(early->progression.step, 20u);
+  ASSERT_FALSE(early->evaluation.metrics.empty());
+  EXPECT_EQ(headline_score(source, early->evaluation), early->evaluation.metrics[0].value());
+  EXPECT_NEAR(early->evaluation.metrics[0].value(), early->evaluation.outcome.accuracy(), 1e-12);
+}
+
+TEST(Trainer, ACurriculumGrowsAndResumesBitForBit) {
+  const TestDir dir;
+  const auto train = [&](const std::string& run, int64_t steps, bool resume) {
+    TaskSource source = copying({"train_max=2", "test_max=16"});
+    const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()));
+    ThreadPool pool(2);
+    TrainOptions o = short_run();
+    o.run = run, o.steps = steps, o.schedule = "constant", o.grow_at = 0.02;
+    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(resume, true);
+    EXPECT_TRUE(r);
+    EXPECT_EQ(source.growths(), r->progression.growths);
+    return std::pair(r->progression.growths,
+                     std::vector<float>(model->params().block().begin(), model->params().block().end()));
+  };
+  const auto whole = train(dir.path() + "/whole", 70, false);
+  EXPECT_GT(whole.first, 0u);
+  (void)train(dir.path() + "/cut", 47, false);
+  const auto resumed = train(dir.path() + "/cut", 70, true);
+  EXPECT_EQ(resumed.first, whole.first);
+  EXPECT_EQ(resumed.second, whole.second);
 }
 
 // The held-out loss before and after a few dozen steps.
-std::pair<double, double> learn(const std::string& arch, const Source& source) {
+std::pair<double, double> learn(const std::string& arch, Source& source) {
   const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()), arch);
   ThreadPool pool(2);
   Gradient before(*model, pool, {});
@@ -455,7 +522,7 @@ std::pair<double, double> learn(const std::string& arch, const Source& source) {
   o.run = "", o.steps = 30, o.batch = 8, o.warmup = 3, o.lr = 5e-3, o.eval_every = 0;
   const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(false, true);
   EXPECT_TRUE(r);
-  return {first, r->evaluation.loss};
+  return {first, r->evaluation.outcome.loss};
 }
 
 TEST_P(EveryPreset, TheLossFallsOnTextAndOnATask) {
@@ -473,7 +540,7 @@ TEST_P(EveryPreset, TheLossFallsOnTextAndOnATask) {
   // What parity is takes longer; which tokens are answers is learned at once.
   Result<std::unique_ptr<Task>> task = make_task("parity", {"train_max=12", "test_min=3", "test_max=12"});
   ASSERT_TRUE(task);
-  const TaskSource source(*std::move(task), {.seed = 1, .validation_size = 64});
+  TaskSource source(*std::move(task), {.seed = 1, .validation_size = 64});
   const auto [chance, trained] = learn(GetParam(), source);
   EXPECT_LT(trained, 0.8 * chance);
 }
@@ -481,7 +548,7 @@ TEST_P(EveryPreset, TheLossFallsOnTextAndOnATask) {
 // Half of the steps, then a new process's worth of objects on another number of threads.
 TEST_P(EveryPreset, StopsAndResumesBitForBit) {
   const TestDir dir;
-  const OneBatch source;
+  OneBatch source;
   const auto train = [&](const std::string& run, int64_t steps, bool resume, int threads) {
     const std::unique_ptr<Model> model = make_preset(GetParam(), {"dropout=0.1"});
     ThreadPool pool(threads);
@@ -502,7 +569,7 @@ TEST(Trainer, SkipsBadStepsAndStopsAfterTheLimit) {
   ThreadPool pool(1);
   TrainOptions o;
   o.run = "", o.steps = 50, o.batch = 8, o.bad_steps = 4;
-  const OneBatch source;
+  OneBatch source;
   Trainer trainer(*model, source, pool, o);
   int lines = 0;
   trainer.on_metrics([&](const Json& j) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +15,8 @@
 namespace braid {
 namespace {
 
-constexpr size_t kEvalBatch = 256;  // held-out sequences at a time
+constexpr size_t kEvalBatch = 256;         // held-out sequences at a time
+constexpr uint64_t kCurriculumSteps = 20;  // whose accuracy decides whether samples grow
 
 GradientOptions gradient_options(const TrainOptions& o) {
   return {.precision = o.precision == "bf16" ? Precision::kBf16 : Precision::kF32,
@@ -28,7 +30,38 @@ AdamWOptions adamw_options(const TrainOptions& o) {
 
 }  // namespace
 
-Trainer::Trainer(Model& model, const Source& source, ThreadPool& pool, const TrainOptions& options)
+double headline_score(const Source& source, const Evaluation& e) {
+  for (const Metric& m : e.metrics)
+    if (m.name == source.headline()) return m.value();
+  return -e.outcome.loss;
+}
+
+Json to_json(const Evaluation& e) {
+  Json json{{"eval_loss", e.outcome.loss},
+            {"eval_accuracy", e.outcome.accuracy()},
+            {"eval_sequence_accuracy", e.outcome.sequence_accuracy()}};
+  for (const Metric& m : e.metrics)
+    if (m.total > 0) json["metrics"][m.name] = {{"value", m.value()}, {"chance", m.chance}, {"of", m.total}};
+  return json;
+}
+
+const char* stop_text(Stop stop) {
+  switch (stop) {
+    case Stop::kSteps:
+      return "all steps done";
+    case Stop::kTarget:
+      return "target reached";
+    case Stop::kPlateau:
+      return "no better for a while";
+    case Stop::kMinutes:
+      return "time is up";
+    case Stop::kInterrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+Trainer::Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOptions& options)
     : model_(model),
       source_(source),
       pool_(pool),
@@ -58,93 +91,163 @@ Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
       if (!p) return p.error();
       p_ = *p;
     }
+    while (source_.growths() < p_.growths)
+      if (!source_.grow())
+        return Error{"the checkpoint's curriculum went further than this task can",
+                     "resume with the task's settings of the run"};
     if (Status s = trim_metrics(p_.step); !s) return s.error();
   }
   const auto steps = static_cast<uint64_t>(options_.steps);
+  const double before = p_.seconds;
   Progress bar("train", steps, p_.step, quiet);
-  const size_t per_step = static_cast<size_t>(options_.batch * options_.accumulate);
-  Outcome last_eval;
-  bool evaluated = false;
-  while (p_.step < steps && !interrupted()) {
-    const double step_start = seconds_now(), lr = schedule_.at(p_.step);
-    const Batch batch = source_.batch(p_.sample, per_step);
-    const Outcome o = gradient_.run(batch, p_.step);
-    const double norm = optimizer_.grad_norm(gradient_.grads(), Par(pool_));
-    const bool good = std::isfinite(o.loss) && std::isfinite(norm);
-    if (good) {
-      optimizer_.step(gradient_.grads(), norm, lr, Par(pool_));
-      gradient_.params_changed();
-      p_.bad_in_a_row = 0;
-    } else {
-      ++p_.bad_in_a_row, ++p_.bad_total;
-      bar.line(
-          fmt::format("step {}: loss {} and gradient norm {} are not both finite; step skipped ({} in a row)",
-                      p_.step + 1, o.loss, norm, p_.bad_in_a_row));
-    }
-    ++p_.step;
-    p_.sample += per_step, p_.tokens += o.tokens;
-    evaluated = false;
-    const double seconds = seconds_now() - step_start;
-    if (p_.step % static_cast<uint64_t>(options_.log_every) == 0 || p_.step == steps || !good) {
-      const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
-      if (Status s = log({{"step", p_.step},
-                          {"loss", number(o.loss)},
-                          {"accuracy", o.accuracy()},
-                          {"lr", lr},
-                          {"grad_norm", number(norm)},
-                          {"tokens", p_.tokens},
-                          {"seconds", seconds},
-                          {"tokens_per_second", static_cast<double>(o.tokens) / seconds}});
-          !s)
-        return s.error();
-    }
-    if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps)) {
-      if (on_disk)
-        if (Status s = save(); !s) return s.error();
-      return Error{fmt::format("the loss or gradient was not finite {} steps in a row; stopped at step {}",
-                               p_.bad_in_a_row, p_.step),
-                   "try a smaller --lr, more --warmup or --precision f32"};
-    }
-    bar.update(p_.step, fmt::format("loss {:.4f}  acc {:.1f} %  {:.0f} tok/s", o.loss, 100 * o.accuracy(),
-                                    static_cast<double>(o.tokens) / seconds));
+  uint64_t evaluated = 0, saved = p_.step;  // at which step
+  std::optional<Stop> stop;
+  if (p_.step >= steps) stop = Stop::kSteps;
+  while (!stop) {
+    if (Status s = step(bar); !s) return s.error();
+    p_.seconds = before + seconds_now() - start;
+    if (p_.step >= steps) stop = Stop::kSteps;
+    if (options_.minutes > 0 && p_.seconds >= 60 * options_.minutes) stop = Stop::kMinutes;
+    if (interrupted()) stop = Stop::kInterrupted;
     if ((options_.eval_every > 0 && p_.step % static_cast<uint64_t>(options_.eval_every) == 0) ||
-        p_.step == steps) {
-      last_eval = evaluate();
-      evaluated = true;
-      if (p_.best_step == 0 || last_eval.loss < p_.best_loss)
-        p_.best_loss = last_eval.loss, p_.best_step = p_.step;
-      const Json line{{"step", p_.step},
-                      {"eval_loss", last_eval.loss},
-                      {"eval_accuracy", last_eval.accuracy()},
-                      {"eval_sequence_accuracy", last_eval.sequence_accuracy()}};
-      if (Status s = log(line); !s) return s.error();
-      bar.line(fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %", p_.step, last_eval.loss,
-                           100 * last_eval.accuracy()));
+        (stop && *stop != Stop::kInterrupted)) {
+      if (Status s = evaluate_and_log(bar); !s) return s.error();
+      evaluated = p_.step;
+      p_.seconds = before + seconds_now() - start;
+      if (!stop && options_.stop_at > 0 && headline_score(source_, last_) >= options_.stop_at)
+        stop = Stop::kTarget;
+      if (!stop && options_.patience > 0 && p_.since_best >= static_cast<uint64_t>(options_.patience))
+        stop = Stop::kPlateau;
     }
     // The best so far is kept, so it must be on disk too.
-    if (on_disk && (p_.step % static_cast<uint64_t>(options_.checkpoint_every) == 0 || p_.step == steps ||
-                    (evaluated && p_.best_step == p_.step)))
+    if (on_disk && (stop || p_.step % static_cast<uint64_t>(options_.checkpoint_every) == 0 ||
+                    (evaluated == p_.step && p_.best_step == p_.step))) {
       if (Status s = save(); !s) return s.error();
+      saved = p_.step;
+    }
   }
   bar.finish();
-  const bool early = p_.step < steps;
-  if (early && on_disk)
-    if (Status s = save(); !s) return s.error();
-  if (!early && !evaluated) last_eval = evaluate();
-  return TrainSummary{p_, last_eval, early, seconds_now() - start};
+  if (*stop != Stop::kInterrupted && evaluated != p_.step) last_ = evaluate();
+  if (on_disk && *stop != Stop::kInterrupted) {
+    if (saved != p_.step)
+      if (Status s = save(); !s) return s.error();
+    Json result = to_json(last_);
+    p_.visit([&](const char* name, const auto& value) { result[name] = value; });
+    result["stopped"] = stop_text(*stop), result["parameters"] = model_.params().count();
+    for (size_t i = 0; i < last_.by_position.size(); ++i)
+      if (last_.by_position[i].second > 0)
+        result["loss_by_position"].push_back({uint64_t{1} << i, last_.by_position[i].first});
+    if (Status s = save_json(options_.run + "/result.json", result); !s) return s.error();
+  }
+  return TrainSummary{p_, last_, *stop, seconds_now() - start};
 }
 
-Outcome Trainer::evaluate() {
-  Outcome all;
-  double sum = 0;
-  for (size_t at = 0; at < source_.validation_size(); at += kEvalBatch) {
-    const Outcome o =
-        gradient_.evaluate(source_.validation(at, std::min(kEvalBatch, source_.validation_size() - at)));
-    sum += o.loss * static_cast<double>(o.supervised);
-    all.tokens += o.tokens, all.supervised += o.supervised, all.correct += o.correct;
-    all.sequences += o.sequences, all.all_correct += o.all_correct;
+// Samples are pure functions of their number, so another thread can make the next batch during this step.
+Batch Trainer::next_batch(size_t sequences) {
+  const auto make = [this, sequences](uint64_t from) { return source_.batch(from, sequences); };
+  Batch batch = ahead_.valid() ? ahead_.get() : make(p_.sample);
+  ahead_ = std::async(std::launch::async, make, p_.sample + sequences);
+  return batch;
+}
+
+Status Trainer::step(Progress& bar) {
+  const double start = seconds_now(), lr = schedule_.at(p_.step);
+  const size_t sequences = static_cast<size_t>(options_.batch * options_.accumulate);
+  const Batch batch = next_batch(sequences);
+  const Outcome o = gradient_.run(batch, p_.step);
+  const double norm = optimizer_.grad_norm(gradient_.grads(), Par(pool_));
+  const bool good = std::isfinite(o.loss) && std::isfinite(norm);
+  if (good) {
+    optimizer_.step(gradient_.grads(), norm, lr, Par(pool_));
+    gradient_.params_changed();
+    p_.bad_in_a_row = 0;
+  } else {
+    ++p_.bad_in_a_row, ++p_.bad_total;
+    bar.line(
+        fmt::format("step {}: loss {} and gradient norm {} are not both finite; step skipped ({} in a row)",
+                    p_.step + 1, o.loss, norm, p_.bad_in_a_row));
   }
-  all.loss = all.supervised ? sum / static_cast<double>(all.supervised) : 0;
+  ++p_.step;
+  p_.sample += sequences, p_.tokens += o.tokens;
+  const double seconds = seconds_now() - start;
+  if (p_.step % static_cast<uint64_t>(options_.log_every) == 0 ||
+      p_.step == static_cast<uint64_t>(options_.steps) || !good) {
+    const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
+    if (Status s = log({{"step", p_.step},
+                        {"loss", number(o.loss)},
+                        {"accuracy", o.accuracy()},
+                        {"lr", lr},
+                        {"grad_norm", number(norm)},
+                        {"tokens", p_.tokens},
+                        {"seconds", seconds},
+                        {"tokens_per_second", static_cast<double>(o.tokens) / seconds}});
+        !s)
+      return s;
+  }
+  if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps)) {
+    if (!options_.run.empty())
+      if (Status s = save(); !s) return s;
+    return Error{fmt::format("the loss or gradient was not finite {} steps in a row; stopped at step {}",
+                             p_.bad_in_a_row, p_.step),
+                 "try a smaller --lr, more --warmup or --precision f32"};
+  }
+  bar.update(p_.step, fmt::format("loss {:.4f}  acc {:.1f} %  {:.0f} tok/s", o.loss, 100 * o.accuracy(),
+                                  static_cast<double>(o.tokens) / seconds));
+  look_at_curriculum(o, bar);
+  return {};
+}
+
+void Trainer::look_at_curriculum(const Outcome& o, Progress& bar) {
+  if (options_.grow_at <= 0) return;
+  p_.recent_right += o.correct, p_.recent_total += o.supervised;
+  if (p_.step % kCurriculumSteps != 0) return;
+  const double accuracy = share(p_.recent_right, p_.recent_total);
+  p_.recent_right = p_.recent_total = 0;
+  if (accuracy < options_.grow_at) return;
+  if (ahead_.valid()) (void)ahead_.get();  // nobody reads the source while it changes
+  if (!source_.grow()) return;
+  p_.growths = source_.growths();
+  bar.line(fmt::format("step {}: training accuracy {:.2f} %, samples grow longer", p_.step, 100 * accuracy));
+}
+
+Status Trainer::evaluate_and_log(Progress& bar) {
+  last_ = evaluate();
+  const Outcome& o = last_.outcome;
+  if (p_.best_step == 0 || o.loss < p_.best_loss) p_.best_loss = o.loss, p_.best_step = p_.step;
+  const double score = headline_score(source_, last_);
+  ++p_.since_best;
+  if (score > p_.best_score) p_.best_score = score, p_.since_best = 0;
+  Json line = to_json(last_);
+  line["step"] = p_.step;
+  if (p_.growths > 0) line["growths"] = p_.growths;
+  bar.line(
+      fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %", p_.step, o.loss, 100 * o.accuracy()));
+  return log(line);
+}
+
+Evaluation Trainer::evaluate() {
+  Evaluation all{.outcome = {}, .metrics = source_.metrics(), .by_position = {}};
+  Outcome& sum = all.outcome;
+  Answers answers;
+  double loss = 0;
+  for (size_t at = 0; at < source_.validation_size(); at += kEvalBatch) {
+    const Batch batch = source_.validation(at, std::min(kEvalBatch, source_.validation_size() - at));
+    const Outcome o = gradient_.evaluate(batch, &answers);
+    loss += o.loss * static_cast<double>(o.supervised);
+    sum.tokens += o.tokens, sum.supervised += o.supervised, sum.correct += o.correct;
+    sum.sequences += o.sequences, sum.all_correct += o.all_correct;
+    source_.measure(batch, answers.predicted, all.metrics);
+    for (size_t s = 0; s < batch.sequences(); ++s)
+      for (size_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
+        if (batch.targets[t] == kUnsupervised) continue;
+        const auto bin = static_cast<size_t>(std::bit_width(t - batch.offsets[s]));
+        if (all.by_position.size() <= bin) all.by_position.resize(bin + 1);
+        all.by_position[bin].first += static_cast<double>(answers.loss[t]), ++all.by_position[bin].second;
+      }
+  }
+  sum.loss = sum.supervised ? loss / static_cast<double>(sum.supervised) : 0;
+  for (auto& [total, count] : all.by_position)
+    if (count) total /= static_cast<double>(count);
   return all;
 }
 

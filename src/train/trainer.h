@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <string>
 
 #include "base/error.h"
@@ -17,39 +18,61 @@
 
 namespace braid {
 
+// On the held-out data.
+struct Evaluation {
+  Outcome outcome;
+  std::vector<Metric> metrics;  // the source's
+  // Mean loss of supervised positions 1, 2, 3-4, 5-8, .. of their sequences, and how many there are.
+  std::vector<std::pair<double, size_t>> by_position;
+};
+// The metric that tells how good it is, or minus the loss: larger is better.
+double headline_score(const Source& source, const Evaluation& e);
+Json to_json(const Evaluation& e);
+
+enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted };
+const char* stop_text(Stop stop);  // "all steps done", "target reached", ..
+
 struct TrainSummary {
   Progression progression;
-  Outcome evaluation;        // on the held-out data at the end
-  bool interrupted = false;  // saved early because the user asked
-  double seconds = 0;
+  Evaluation evaluation;  // at the end
+  Stop stop = Stop::kSteps;
+  double seconds = 0;                                              // of this call
+  bool interrupted() const { return stop == Stop::kInterrupted; }  // saved early because the user asked
 };
 
 class Trainer {
  public:
-  Trainer(Model& model, const Source& source, ThreadPool& pool, const TrainOptions& options);
+  Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOptions& options);
 
   // Starts over or, if `resume`, from the newest checkpoint of options.run. That folder gets config, metrics,
-  // checkpoints and the newest model, so Model::load() reads it; with an empty name nothing is written.
+  // checkpoints and the newest model, so Model::load() reads it, and at the end result.json; with an empty
+  // name nothing is written.
   Result<TrainSummary> run(bool resume, bool quiet);
 
   using OnMetrics = std::function<void(const Json&)>;
   void on_metrics(OnMetrics f) { on_metrics_ = std::move(f); }
 
  private:
-  Outcome evaluate();
+  Batch next_batch(size_t sequences);
+  Status step(Progress& bar);  // one update, or none if it would not be finite
+  Status evaluate_and_log(Progress& bar);
+  void look_at_curriculum(const Outcome& o, Progress& bar);
+  Evaluation evaluate();
   Status log(const Json& line);
   Status trim_metrics(uint64_t last_step);  // drops lines a killed run wrote after its last checkpoint
   Status save();
 
   Model& model_;
-  const Source& source_;
+  Source& source_;
   ThreadPool& pool_;
   TrainOptions options_;
   Gradient gradient_;
   AdamW optimizer_;
   Schedule schedule_;
   Progression p_;
+  Evaluation last_;
   OnMetrics on_metrics_;
+  std::future<Batch> ahead_;  // the batch of the next step
 };
 
 }  // namespace braid

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <filesystem>
+
+#include "base/interrupt.h"
+#include "base/nearest.h"
+#include "cli/cli.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "lab/report.h"
+#include "lab/runner.h"
+
+namespace braid {
+namespace {
+
+namespace fs = std::filesystem;
+
+int list(bool json) {
+  for (const Experiment& e : all_experiments()) {
+    if (json)
+      print_json({{"name", e.name},
+                  {"title", e.title},
+                  {"paper", e.paper},
+                  {"shows", e.shows},
+                  {"trials",
+                   {{"quick", e.trials(Effort::kQuick).size()},
+                    {"default", e.trials(Effort::kDefault).size()},
+                    {"paper", e.trials(Effort::kPaper).size()}}}});
+    else
+      fmt::print("{:<24}{}\n{:<24}{}\n", e.name, e.title, "", e.paper);
+  }
+  return kOk;
+}
+
+int run(const std::string& name, const LabOptions& o, int64_t threads, bool json) {
+  const Experiment* e = find_experiment(name);
+  if (!e) {
+    std::vector<std::string> names;
+    for (const Experiment& x : all_experiments()) names.emplace_back(x.name);
+    return wrong_use({"there is no experiment '" + name + "'", suggest(name, names)});
+  }
+  catch_interrupts();
+  ThreadPool pool(resolve_threads(threads));
+  const Result<LabOutcome> r = run_experiment(*e, o, this_program(), pool);
+  if (!r) return fail(r.error());
+  const std::string dir = study_dir(*e, o);
+  if (json)
+    print_json(study_json(*e, r->study));
+  else
+    fmt::print("{}\nreport: {}/report.html\n", table_text(*e, r->study), dir);
+  if (r->interrupted) {
+    fmt::print(stderr, "interrupted; the same command goes on where it stopped\n");
+    return kFailed;
+  }
+  return kOk;
+}
+
+// One page of everything under a folder.
+int report(const LabOptions& asked, bool json) {
+  Page page("Experiments");
+  size_t found = 0;
+  for (const Experiment& e : all_experiments())
+    for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
+      LabOptions o = asked;
+      o.effort = effort;
+      const std::string dir = study_dir(e, o);
+      if (!fs::exists(dir)) continue;
+      const Result<Study> study = load_study(e, o);
+      if (!study) return fail(study.error());
+      ++found;
+      if (Status s = report_page(e, *study, this_program()).save(dir + "/report.html"); !s)
+        return fail(s.error());
+      page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
+      page.paragraph(e.shows);
+      page.code(table_text(e, *study));
+      page.link(fs::path(dir).filename().string() + "/report.html", "the whole report");
+      if (json) print_json(study_json(e, *study));
+    }
+  if (found == 0)
+    return fail({asked.dir + ": there are no experiments here", "run one first: braid lab run NAME --quick"});
+  if (Status s = page.save(asked.dir + "/report.html"); !s) return fail(s.error());
+  if (!json) fmt::print("{} experiments in {}/report.html\n", found, asked.dir);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_lab(CLI::App& app) {
+  struct All {
+    std::string action = "list", name;
+    LabOptions o;
+    bool quick = false, paper = false, json = false;
+    int64_t threads = 0;
+  };
+  auto all = std::make_shared<All>();
+  OptionAdder add(app);
+  add("action", all->action, "list, run NAME, or report: one page of all that was run");
+  add("name", all->name, "an experiment that `braid lab list` prints");
+  add("--quick", all->quick, "a few minutes: the shape of the result");
+  add("--paper", all->paper, "the paper's own settings: hours to days");
+  add("--only", all->o.only, "only rows whose name contains this");
+  add("--dir", all->o.dir, "folder of all experiments");
+  add("--threads", all->threads, "threads; 0 = all cores");
+  add("--quiet", all->o.quiet, "no progress");
+  add("--json", all->json, "the result as one JSON line");
+  return [all] {
+    if (all->action == "list") return list(all->json);
+    if (all->action == "report") return report(all->o, all->json);
+    if (all->action != "run")
+      return wrong_use(
+          {"lab: there is no action '" + all->action + "'", suggest(all->action, {"list", "run", "report"})});
+    if (all->name.empty())
+      return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
+    if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
+    LabOptions o = all->o;
+    o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;
+    return run(all->name, o, all->threads, all->json);
+  };
+}
+
+}  // namespace braid

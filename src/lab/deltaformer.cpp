@@ -1,0 +1,133 @@
+// DeltaFormer: kernels on swap tracking (Fig. 4), curriculum (Fig. 5), reachability (Fig. 6).
+#include <fmt/format.h>
+
+#include "lab/makers.h"
+
+namespace braid {
+namespace {
+
+constexpr const char* kPaper = "DeltaFormer: attention with a delta rule";
+
+TrainOptions swaps(Effort e) {
+  TrainOptions o;
+  o.task = "swap-tracking", o.batch = at<int64_t>(e, 128, 256, 256);
+  o.steps = at<int64_t>(e, 600, 5000, 20000), o.warmup = o.steps / 20, o.weight_decay = 0;
+  o.eval_every = o.steps / 20, o.eval_size = at<int64_t>(e, 256, 1024, 1024);
+  o.checkpoint_every = o.eval_every, o.keep = 1;
+  if (e != Effort::kPaper) o.stop_at = 0.9999;
+  return o;
+}
+
+// Kernels of unbounded growth need keys of length one.
+std::vector<std::string> kernel(const std::string& kappa1) {
+  std::vector<std::string> set{"pattern.0.mixer.kappa1=" + kappa1};
+  if (kappa1 != "softmax") set.push_back("pattern.0.mixer.key_norm=l2");
+  if (kappa1 == "round")
+    set.push_back("pattern.0.mixer.round=2dp"), set.push_back("pattern.0.mixer.straight_through=true");
+  return set;
+}
+
+std::vector<Trial> kernels(Effort e) {
+  std::vector<Trial> out;
+  const int64_t seeds = e == Effort::kQuick ? 1 : 3;
+  for (const char* kappa1 : {"round", "linear", "relu", "exp", "softmax"}) {
+    TrainOptions o = swaps(e);
+    o.arch = "deltaformer", o.size = "d128-l1-h4-f512", o.set = kernel(kappa1);
+    add_trials(out, fmt::format("DeltaFormer {}", kappa1), "accuracy", o, {1e-3}, seeds);
+  }
+  for (const int depth : {1, 2, 3, 4}) {
+    TrainOptions o = swaps(e);
+    o.arch = "transformer", o.size = fmt::format("d128-l{}-h4-f512", depth);
+    add_trials(out, fmt::format("Transformer, {} layer{}", depth, depth > 1 ? "s" : ""), "accuracy", o,
+               {1e-3}, seeds);
+  }
+  return out;
+}
+
+std::vector<PaperFigure> kernels_figures() { return {{"DeltaFormer round", "accuracy", 100}}; }
+std::vector<Expectation> kernels_expected(Effort e) {
+  std::vector<Expectation> out{
+      {.row = "DeltaFormer round", .column = "accuracy", .at_least = e == Effort::kQuick ? 90.0 : 99.9}};
+  for (const char* row :
+       {"Transformer, 1 layer", "Transformer, 2 layers", "Transformer, 3 layers", "Transformer, 4 layers"})
+    out.push_back({.row = row, .column = "accuracy", .at_most = 99});
+  return out;
+}
+
+std::vector<Trial> curriculum(Effort e) {
+  std::vector<Trial> out;
+  const int64_t longest = at<int64_t>(e, 64, 256, 256), first = at<int64_t>(e, 8, 32, 32);
+  for (const bool rope : {true, false})
+    for (const bool grows : {true, false}) {
+      TrainOptions o = swaps(e);
+      o.arch = "deltaformer", o.size = "d128-l1-h4-f512", o.set = kernel("round");
+      o.set.push_back(fmt::format("pattern.0.mixer.rope_theta={}", rope ? 10000 : 0));
+      o.task_set = {fmt::format("train_length={}", grows ? first : longest),
+                    fmt::format("test_length={}", longest)};
+      o.grow_at = grows ? 0.99 : 0;
+      o.batch = at<int64_t>(e, 64, 64, 256), o.steps = at<int64_t>(e, 800, 6000, 20000);
+      o.eval_every = o.steps / 20, o.checkpoint_every = o.eval_every;
+      add_trials(out,
+                 grows ? fmt::format("{} to {} swaps", first, longest)
+                       : fmt::format("{} swaps from the start", longest),
+                 rope ? "RoPE" : "no positions", o, {1e-3}, e == Effort::kQuick ? 1 : 3);
+    }
+  return out;
+}
+
+std::vector<Trial> reach(Effort e) {
+  std::vector<Trial> out;
+  const int64_t seeds = e == Effort::kQuick ? 1 : 3;
+  const auto base = [&] {
+    TrainOptions o = swaps(e);
+    o.task = "reachability";
+    return o;
+  };
+  for (const char* kappa1 : {"round", "softmax"}) {
+    TrainOptions o = base();
+    o.arch = "deltaformer", o.size = "d128-l1-h4-f512", o.set = kernel(kappa1);
+    add_trials(out, fmt::format("DeltaFormer {}, 1 layer", kappa1), "accuracy", o, {1e-3}, seeds);
+  }
+  for (const int depth : {1, 2, 4}) {
+    TrainOptions o = base();
+    o.arch = "transformer", o.size = fmt::format("d128-l{}-h4-f512", depth);
+    add_trials(out, fmt::format("Transformer, {} layer{}", depth, depth > 1 ? "s" : ""), "accuracy", o,
+               {1e-3}, seeds);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const Experiment> deltaformer_experiments() {
+  static const Experiment all[] = {
+      {.name = "deltaformer-kernels",
+       .title = "Which kernel tracks swaps",
+       .paper = kPaper,
+       .shows = "Five objects are swapped; at each step the model says which object is in the first place. "
+                "One layer of DeltaFormer with each "
+                "kernel of writing, against Transformers of one to four layers.",
+       .measure = {},
+       .trials = kernels,
+       .figures = kernels_figures,
+       .expected = kernels_expected,
+       .length_metric = "accuracy, swaps"},
+      {.name = "deltaformer-curriculum",
+       .title = "Long swap sequences need a curriculum",
+       .paper = kPaper,
+       .shows = "The rounding kernel trained on long sequences from the start, or on short ones that double "
+                "in length whenever 99 % are right.",
+       .measure = {},
+       .trials = curriculum,
+       .length_metric = "accuracy, swaps"},
+      {.name = "deltaformer-reach",
+       .title = "Reachability in two trees",
+       .paper = kPaper,
+       .shows = "32 nodes in two trees, each given with its parent: which are in the first node's tree? One "
+                "layer of DeltaFormer follows a chain of any length.",
+       .measure = {},
+       .trials = reach}};
+  return all;
+}
+
+}  // namespace braid

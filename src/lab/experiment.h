@@ -1,0 +1,87 @@
+// An experiment of a paper: training runs whose results stand in a table beside the paper's, with curves and
+// with what is expected of them. Experiments are data; runner.h runs any of them and report.h shows it.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "train/options.h"
+
+namespace braid {
+
+class Page;
+
+// A few minutes; an hour or two on two cores; the paper's own settings.
+enum class Effort { kQuick, kDefault, kPaper };
+const char* effort_name(Effort effort);
+
+// One training run. Runs with the same row and column differ in seed and learning rate; the table shows the
+// best and the median of them.
+struct Trial {
+  std::string row, column;  // a model, a task
+  std::string variant;      // "lr 0.001 seed 1"
+  TrainOptions options;     // its run folder is the runner's
+  std::string id() const;   // a file name, unique in its experiment
+};
+
+// What a trial's result.json tells. Share: a metric of the task, times 100. Normalised: 0 for chance.
+struct Measure {
+  enum class Kind { kShare, kNormalised, kLoss } kind = Kind::kShare;
+  std::string metric = "accuracy";
+  std::string unit = "accuracy, %";
+  bool larger_is_better() const { return kind != Kind::kLoss; }
+};
+
+struct PaperFigure {
+  std::string row, column;
+  double best, median = std::numeric_limits<double>::quiet_NaN();
+};
+
+// What must come out for the point to be made.
+struct Expectation {
+  std::string row, column;
+  double at_least = -std::numeric_limits<double>::infinity(),
+         at_most = std::numeric_limits<double>::infinity();
+};
+
+// One row and column, over its trials.
+struct CellResult {
+  std::vector<double> values;  // of the trials that are done
+  size_t planned = 0;
+  double best = std::numeric_limits<double>::quiet_NaN(), median = best;
+};
+
+struct TrialResult {
+  Trial trial;
+  std::optional<Json> result;  // result.json, when it is done
+  std::vector<Json> curve;     // the evaluations in metrics.jsonl
+  double value = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Everything an experiment has given so far.
+struct Study {
+  Effort effort;
+  std::vector<TrialResult> trials;
+  std::vector<std::string> rows, columns;  // in the order of the trials
+  CellResult cell(const std::string& row, const std::string& column, bool larger_is_better) const;
+};
+
+struct Experiment {
+  std::string_view name, title, paper;  // paper: author and place
+  std::string_view shows;               // one or two sentences: what is trained and what should be seen
+  Measure measure;
+  std::vector<Trial> (*trials)(Effort effort);
+  std::vector<PaperFigure> (*figures)() = nullptr;
+  std::vector<Expectation> (*expected)(Effort effort) = nullptr;
+  std::string_view length_metric = {};                     // prefix of metrics by length, for a chart
+  void (*more)(const Study& study, Page& page) = nullptr;  // further analysis
+};
+
+std::span<const Experiment> all_experiments();
+const Experiment* find_experiment(std::string_view name);
+
+}  // namespace braid

@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "io/test_dir.h"
+#include "lab/makers.h"
+#include "lab/page.h"
+#include "lab/report.h"
+#include "lab/runner.h"
+
+namespace braid {
+namespace {
+
+TEST(Plot, TicksAreRoundAndInside) {
+  EXPECT_EQ(axis_ticks(0, 100, false, 5), (std::vector<double>{0, 20, 40, 60, 80, 100}));
+  EXPECT_EQ(axis_ticks(-3, 3, false, 6), (std::vector<double>{-3, -2, -1, 0, 1, 2, 3}));
+  EXPECT_EQ(axis_ticks(40, 256, true), (std::vector<double>{64, 128, 256}));
+  EXPECT_EQ(axis_ticks(1, 1e6, true), (std::vector<double>{1, 10, 100, 1000, 1e4, 1e5, 1e6}));
+  EXPECT_TRUE(axis_ticks(1, 1, false).empty());
+  EXPECT_TRUE(axis_ticks(-1, 5, true).empty());
+}
+
+TEST(Plot, SurvivesWhatRunsGive) {
+  const double nan = std::nan("");
+  const Chart charts[] = {{.title = "nothing"},
+                          {.title = "one", .series = {{.name = "a", .x = {1}, .y = {2}}}},
+                          {.title = "gap", .series = {{.name = "a", .x = {1, 2, 3}, .y = {2, nan, 4}}}},
+                          {.title = "zero on a log axis",
+                           .log_x = true,
+                           .series = {{.name = "a", .x = {0, 2, 3}, .y = {2, 1, 4}}}}};
+  for (const Chart& c : charts) {
+    const std::string text = svg(c);
+    EXPECT_EQ(text.find("nan"), std::string::npos) << c.title;
+    EXPECT_EQ(text.find("inf"), std::string::npos) << c.title;
+  }
+  // A gap cuts the line: no polyline of two points is left.
+  EXPECT_EQ(svg(charts[2]).find("polyline"), std::string::npos);
+}
+
+TEST(Page, EscapesEverything) {
+  Page page("<a> & b");
+  page.paragraph("<script>");
+  page.table({.head = {"<h>"}, .rows = {{{"<c>"}}}, .caption = "<k>"});
+  page.chart({.title = "<t>", .series = {{.name = "<s>", .x = {1, 2}, .y = {1, 2}}}});
+  page.code("<x>");
+  const std::string html = page.html();
+  for (const char* raw : {"<a>", "<script>", "<h>", "<c>", "<k>", "<t>", "<s>", "<x>"})
+    EXPECT_EQ(html.find(raw), std::string::npos) << raw;
+}
+
+TEST(Study, BestAndMedianAreOfTheTrialsThatAreDone) {
+  Study s{.effort = Effort::kQuick, .trials = {}, .rows = {"a"}, .columns = {"x"}};
+  for (const double v : {3.0, 1.0, 2.0, 9.0}) {
+    TrialResult t{.trial = {"a", "x", "v", {}}, .result = Json::object(), .curve = {}, .value = v};
+    if (v == 9) t.result.reset();
+    s.trials.push_back(t);
+  }
+  const CellResult c = s.cell("a", "x", true);
+  EXPECT_EQ(c.best, 3);
+  EXPECT_EQ(c.median, 2);
+  EXPECT_EQ(c.planned, 4u);
+  EXPECT_EQ(c.values.size(), 3u);
+  EXPECT_EQ(s.cell("a", "x", false).best, 1);
+  EXPECT_TRUE(std::isnan(s.cell("b", "x", true).best));
+}
+
+// Every trial of every experiment could start: its options, task, model and folder name are right.
+TEST(Experiments, EveryTrialIsValid) {
+  for (const Experiment& e : all_experiments())
+    for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
+      std::set<std::string> ids;
+      std::set<std::string> cells;
+      for (const Trial& t : e.trials(effort)) {
+        const std::string name = std::string(e.name) + " " + t.id();
+        EXPECT_TRUE(ids.insert(t.id()).second) << name;
+        cells.insert(t.row + "|" + t.column);
+        const Status ok = validate(t.options);
+        EXPECT_TRUE(ok) << name << ": " << (ok ? "" : ok.error().what);
+        if (t.options.seed > 0) continue;
+        const Result<std::unique_ptr<Source>> source = make_source(t.options);
+        ASSERT_TRUE(source) << name << ": " << source.error().what;
+        const Result<ModelConfig> config =
+            make_config(t.options, static_cast<int64_t>((*source)->vocab_size()));
+        EXPECT_TRUE(config) << name << ": " << (config ? "" : config.error().what);
+        bool found = e.measure.kind == Measure::Kind::kLoss;
+        for (const Metric& m : (*source)->metrics()) found |= m.name == e.measure.metric;
+        EXPECT_TRUE(found) << name << " has no metric " << e.measure.metric;
+      }
+      EXPECT_FALSE(ids.empty()) << e.name;
+      // What is expected or printed is of cells that exist.
+      const auto exists = [&](const auto& x) {
+        EXPECT_TRUE(cells.contains(x.row + "|" + x.column)) << e.name << " " << x.row << " " << x.column;
+      };
+      if (e.expected) std::ranges::for_each(e.expected(effort), exists);
+      if (e.figures) std::ranges::for_each(e.figures(), exists);
+    }
+}
+
+std::vector<Trial> two_trials(Effort) {
+  std::vector<Trial> out;
+  TrainOptions o;
+  o.arch = "transformer", o.size = "d16-l1-h2-f16", o.task = "parity", o.batch = 4, o.steps = 6,
+  o.eval_every = 3;
+  o.eval_size = 8, o.warmup = 1;
+  add_trials(out, "a", "x", o, {1e-3}, 2);
+  return out;
+}
+
+TEST(Runner, RunsOnceAndResumes) {
+  const TestDir dir;
+  const Experiment e{.name = "test",
+                     .title = "Test",
+                     .paper = "none",
+                     .shows = "nothing",
+                     .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
+                     .trials = two_trials};
+  const LabOptions o{.dir = dir.path(), .effort = Effort::kQuick, .only = "", .quiet = true};
+  ThreadPool pool(1);
+  const Program program{"braid lab run test", "0", "0", "0"};
+  const Result<LabOutcome> first = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(first) << first.error().what;
+  const CellResult cell = first->study.cell("a", "x", true);
+  EXPECT_EQ(cell.values.size(), 2u);
+  const std::string root = study_dir(e, o),
+                    result = root + "/trials/" + e.trials(o.effort)[0].id() + "/result.json";
+  EXPECT_TRUE(std::filesystem::exists(root + "/report.html"));
+  EXPECT_FALSE(std::filesystem::exists(root + "/trials/" + e.trials(o.effort)[0].id() + "/state"));
+  // A result is not computed twice: a changed one stays as it is.
+  Result<Json> json = load_json(result);
+  ASSERT_TRUE(json);
+  (*json)["metrics"]["accuracy"]["value"] = 0.75;
+  ASSERT_TRUE(save_json(result, *json));
+  const Result<LabOutcome> again = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(again);
+  EXPECT_NEAR(again->study.trials[0].value, 50, 1e-9);
+  // A folder of other settings is refused.
+  std::filesystem::remove(result);
+  const Result<Json> record = load_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json");
+  ASSERT_TRUE(record);
+  Json other = *record;
+  other["options"]["lr"] = 0.5;
+  ASSERT_TRUE(save_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json", other));
+  const Result<LabOutcome> refused = run_experiment(e, o, program, pool);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("other settings"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,16 @@
+#include "lab/makers.h"
+
+namespace braid {
+
+std::span<const Experiment> all_experiments() {
+  static const std::vector<Experiment> all = [] {
+    std::vector<Experiment> out;
+    for (const std::span<const Experiment> part :
+         {hqlt_experiments(), deltaformer_experiments(), recall_experiments()})
+      out.insert(out.end(), part.begin(), part.end());
+    return out;
+  }();
+  return all;
+}
+
+}  // namespace braid

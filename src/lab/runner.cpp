@@ -1,0 +1,143 @@
+#include "lab/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/interrupt.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "lab/report.h"
+
+namespace braid {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string trial_dir(const Experiment& e, const LabOptions& o, const Trial& t) {
+  return study_dir(e, o) + "/trials/" + t.id();
+}
+
+// The value that the table shows, from result.json or a line of metrics.jsonl.
+double value_of(const Measure& m, const Json& json) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (m.kind == Measure::Kind::kLoss) {
+    const auto loss = json.find("eval_loss");
+    return loss != json.end() && loss->is_number() ? loss->get<double>() : kNone;
+  }
+  const auto metrics = json.find("metrics");
+  if (metrics == json.end() || !metrics->contains(m.metric)) return kNone;
+  const Json& metric = (*metrics)[m.metric];
+  const double value = metric.value("value", kNone), chance = metric.value("chance", 0.0);
+  return 100 * (m.kind == Measure::Kind::kNormalised ? (value - chance) / (1 - chance) : value);
+}
+
+// The work of a trial, in arbitrary units, to guess how long the rest takes.
+double weight(const TrainOptions& o) { return static_cast<double>(o.steps * o.batch * o.accumulate); }
+
+// A folder may go on only with the settings it was started with.
+Status check_same(const std::string& dir, const TrainOptions& o) {
+  const Result<Json> record = load_json(dir + "/run.json");
+  if (!record) return record.error();
+  Json now = options_json(o), then = record->value("options", Json::object());
+  for (const char* name : {"run", "resume", "threads"}) now.erase(name), then.erase(name);
+  if (now == then) return {};
+  return Error{dir + ": was started with other settings",
+               "delete this folder, or choose another --dir, to run it with the present ones"};
+}
+
+TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t) {
+  TrialResult out{.trial = t, .result = std::nullopt, .curve = {}};
+  const std::string dir = trial_dir(e, o, t);
+  if (fs::exists(dir + "/result.json"))
+    if (Result<Json> json = load_json(dir + "/result.json"); json && json->is_object()) out.result = *json;
+  if (fs::exists(dir + "/metrics.jsonl"))
+    if (const Result<std::string> text = read_text(dir + "/metrics.jsonl", size_t{1} << 32)) {
+      for (size_t at = 0; at < text->size();) {
+        const size_t end = std::min(text->find('\n', at), text->size());
+        Json line = Json::parse(text->substr(at, end - at), nullptr, false);
+        at = end + 1;
+        if (!line.is_object() || !line.contains("eval_loss")) continue;
+        line["value"] = value_of(e.measure, line);
+        out.curve.push_back(std::move(line));
+      }
+    }
+  if (out.result) out.value = value_of(e.measure, *out.result);
+  return out;
+}
+
+std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
+  std::vector<Trial> trials = e.trials(o.effort);
+  std::erase_if(trials, [&](const Trial& t) { return t.row.find(o.only) == std::string::npos; });
+  return trials;
+}
+
+Status write_report(const Experiment& e, const LabOptions& o, const Study& study, const Program& program) {
+  const std::string dir = study_dir(e, o);
+  if (Status s = save_json(dir + "/result.json", study_json(e, study)); !s) return s;
+  return report_page(e, study, program).save(dir + "/report.html");
+}
+
+}  // namespace
+
+std::string study_dir(const Experiment& e, const LabOptions& o) {
+  return fmt::format("{}/{}-{}", o.dir, e.name, effort_name(o.effort));
+}
+
+Result<Study> load_study(const Experiment& e, const LabOptions& o) {
+  Study study{.effort = o.effort, .trials = {}, .rows = {}, .columns = {}};
+  const auto once = [](std::vector<std::string>& all, const std::string& name) {
+    if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+  };
+  for (const Trial& t : chosen_trials(e, o)) {
+    study.trials.push_back(load_trial(e, o, t));
+    once(study.rows, t.row), once(study.columns, t.column);
+  }
+  if (study.trials.empty())
+    return Error{fmt::format("{}: no row contains '{}'", e.name, o.only), "leave --only out to see all rows"};
+  return study;
+}
+
+Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, const Program& program,
+                                  ThreadPool& pool) {
+  Result<Study> study = load_study(e, o);
+  if (!study) return study.error();
+  if (Status s = make_dirs(study_dir(e, o)); !s) return s.error();
+  double left = 0, done = 0, seconds = 0;
+  for (const TrialResult& t : study->trials)
+    if (!t.result) left += weight(t.trial.options);
+  for (size_t i = 0; i < study->trials.size(); ++i) {
+    if (study->trials[i].result) continue;
+    const Trial trial = study->trials[i].trial;
+    if (!o.quiet)
+      fmt::print(stderr, "[{} of {}] {}, {}, {}{}\n", i + 1, study->trials.size(), trial.row, trial.column,
+                 trial.variant,
+                 done > 0 ? fmt::format("; about {} left in all", human_time(seconds / done * left)) : "");
+    TrainOptions t = trial.options;
+    t.run = trial_dir(e, o, trial);
+    t.resume = fs::exists(t.run + "/run.json");
+    if (t.resume)
+      if (Status s = check_same(t.run, trial.options); !s) return s.error();
+    if (Status s = validate(t); !s) return s.error();
+    Result<std::unique_ptr<Source>> source = make_source(t);
+    if (!source) return source.error();
+    const Result<TrainSummary> r =
+        run_training(t, **source, program, pool, {.quiet = o.quiet, .on_start = {}, .on_metrics = {}});
+    if (!r) return Error{fmt::format("{}: {}", trial.id(), r.error().what), r.error().fix};
+    if (r->interrupted()) {
+      if (Status s = write_report(e, o, *study, program); !s) return s.error();
+      return LabOutcome{std::move(*study), true};
+    }
+    // The result and the model stay; what only a resumed run needs does not.
+    if (Status s = remove_tree(t.run + "/state"); !s) return s.error();
+    done += weight(trial.options), left -= weight(trial.options), seconds += r->seconds;
+    study->trials[i] = load_trial(e, o, trial);
+    if (Status s = write_report(e, o, *study, program); !s) return s.error();
+  }
+  if (Status s = write_report(e, o, *study, program); !s) return s.error();
+  return LabOutcome{std::move(*study), false};
+}
+
+}  // namespace braid

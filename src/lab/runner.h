@@ -1,0 +1,35 @@
+// Runs the trials of an experiment one after the other, each in its own run folder; what is done is not done
+// again, and an interrupted trial goes on where it stopped.
+//
+//   LAB/hqlt-table3-quick/trials/ID/...     run folders
+//   LAB/hqlt-table3-quick/report.html, result.json
+#pragma once
+
+#include <string>
+
+#include "lab/experiment.h"
+#include "train/setup.h"
+
+namespace braid {
+
+struct LabOptions {
+  std::string dir = "runs/lab";
+  Effort effort = Effort::kDefault;
+  std::string only;  // rows that contain this; empty: all
+  bool quiet = false;
+};
+
+std::string study_dir(const Experiment& e, const LabOptions& o);
+
+// What is on disk, complete or not.
+Result<Study> load_study(const Experiment& e, const LabOptions& o);
+
+struct LabOutcome {
+  Study study;
+  bool interrupted = false;
+};
+// The page and result.json are written anew after each trial.
+Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, const Program& program,
+                                  ThreadPool& pool);
+
+}  // namespace braid

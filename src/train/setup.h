@@ -1,0 +1,45 @@
+// From options to a source of data, a config, a run record, and a whole run: what train, lab, bench and demo
+// share.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "data/source.h"
+#include "model/model.h"
+#include "train/options.h"
+#include "train/trainer.h"
+
+namespace braid {
+
+// Problems of single values, all at once.
+Status validate(const TrainOptions& o);
+Result<std::unique_ptr<Source>> make_source(const TrainOptions& o);
+Status check_batch(const TrainOptions& o, const Source& source);  // a step's tokens are counted in 32 bits
+Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size);
+
+// What the program says of itself in a run's record.
+struct Program {
+  std::string command, version, commit, compiler;
+};
+// Command, options, seed, version, commit, compiler, machine, data: what is needed to repeat the run.
+Json run_record(const Program& program, TrainOptions o, const Source& source, const Model& model,
+                int threads);
+
+// The options as words of a command line, as far as they differ from the defaults.
+std::string train_command(TrainOptions o);
+// The options as a JSON object, names without dashes; and back, for all that `keep` does not name.
+Json options_json(TrainOptions o);
+void restore_options(TrainOptions& o, const Json& stored, const std::function<bool(const char*)>& keep);
+
+// A run folder from start, or from its last checkpoint if o.resume, to its end.
+struct RunHooks {
+  bool quiet = false;
+  std::function<void(const std::string&)> on_start;  // one line about model and data
+  Trainer::OnMetrics on_metrics;
+};
+Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const Program& program,
+                                  ThreadPool& pool, const RunHooks& hooks = {});
+
+}  // namespace braid
