@@ -278,7 +278,8 @@ void Exact::selective_scan_fwd(const SelectiveScanIn& in, In y) {
                                      .B = B.data(),
                                      .C = C.data(),
                                      .skip = pointer(skip),
-                                     .h0 = nullptr},
+                                     .h0 = nullptr,
+                                     .low = static_cast<double>(in.low)},
                                     out.data(), nullptr);
     set(y.row_range(at, at + n), out);
   });

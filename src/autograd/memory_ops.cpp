@@ -143,7 +143,8 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                          .B = v.B.v,
                          .C = v.C.v,
                          .skip = e.weight(v.skip).data,
-                         .states = states},
+                         .states = states,
+                         .low = v.low},
                         y.v, e.par());
     return y;
   }
@@ -155,7 +156,8 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                            .C = v.C.v,
                            .skip = e.weight(v.skip).data,
                            .offsets = offsets,
-                           .h0 = block.data()};
+                           .h0 = block.data(),
+                           .low = v.low};
   selective_scan_fwd(in, y.v, block.data(), e.par());
   if (Exact* exact = e.exact()) exact->selective_scan_fwd(in, y.v);
   if (e.recording())

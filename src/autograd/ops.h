@@ -99,6 +99,7 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<c
 struct ScanVars {
   Var x, dt, B, C;
   size_t a_log, skip;
+  float low = 0;  // -1: negative eigenvalues
 };
 Var selective_scan(Exec& e, const ScanVars& in, std::span<const uint32_t> offsets,
                    std::span<float* const> states = {});

@@ -5,7 +5,8 @@ namespace braid {
 size_t ParamSet::add(std::string name, Shape shape, bool decay, double share) {
   constexpr size_t kAlign = 16;
   check(shape.rank() == 1 || shape.rank() == 2, "a parameter has rank 1 or 2");
-  params_.push_back({std::move(name), shape, size_, decay, share});
+  params_.push_back(
+      {.name = std::move(name), .shape = shape, .offset = size_, .decay = decay, .share = share});
   size_ += (params_.back().count() + kAlign - 1) / kAlign * kAlign;
   return params_.size() - 1;
 }

@@ -16,6 +16,7 @@ struct Param {
       0;  // in numbers, from the start of the block; a multiple of 16, so rows stay cache-line aligned
   bool decay = true;  // weight decay applies: matrices yes; norms, biases and decay rates no
   double share = 1;   // of the tokens meet it: less than one for experts
+  bool train = true;  // false: the optimiser leaves it alone
 
   size_t count() const { return static_cast<size_t>(shape.count()); }
   size_t rows() const { return shape.rank() == 2 ? shape[0] : 1; }
@@ -30,6 +31,7 @@ class ParamSet {
 
   const std::vector<Param>& all() const { return params_; }
   const Param& operator[](size_t i) const { return params_[i]; }
+  void freeze(size_t i) { params_[i].train = false; }
   size_t block_size() const { return size_; }  // numbers in the block, padding included
   size_t count() const;                        // numbers that are parameters
   bool allocated() const { return block_.bytes() > 0; }

@@ -2,7 +2,7 @@
 
 #include "base/interrupt.h"
 #include "cli/cli.h"
-#include "cli/embedded.h"
+#include "data/embedded.h"
 #include "data/text.h"
 #include "infer/generate.h"
 #include "io/file.h"
@@ -19,7 +19,7 @@ int run(const std::string& dir, int64_t steps, int64_t threads_asked) {
   o.lr = 3e-3, o.eval_every = std::max<int64_t>(1, steps / 4), o.checkpoint_every = steps, o.run = dir,
   o.threads = threads_asked;
   auto source =
-      TextSource::from_text(demo_text(), "embedded Shakespeare", {.length = static_cast<size_t>(o.length)});
+      TextSource::from_text(shakespeare(), "embedded Shakespeare", {.length = static_cast<size_t>(o.length)});
   if (!source) return fail(source.error());
   ThreadPool pool(resolve_threads(o.threads));
   // The demo's own folder starts afresh each time.

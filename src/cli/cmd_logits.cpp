@@ -67,7 +67,8 @@ int run(const Options& o) {
     if (!state) return fail(state.error());
     session.set_state(*std::move(state));
   }
-  Tensor logits(DType::kF32, {static_cast<int64_t>(ids.size()), vocab}),
+  const int64_t answers = (*model)->config().answers();
+  Tensor logits(DType::kF32, {static_cast<int64_t>(ids.size()), answers}),
       tokens(DType::kI32, {static_cast<int64_t>(ids.size())});
   std::ranges::copy(ids, tokens.as<int32_t>().begin());
   size_t at = 0;
@@ -81,9 +82,9 @@ int run(const Options& o) {
   if (!o.save_state.empty())
     if (Status s = save_state(session.state(), **model, o.save_state); !s) return fail(s.error());
   if (o.json)
-    print_json({{"tokens", ids.size()}, {"vocab", vocab}, {"pieces", pieces.size()}, {"out", o.out}});
+    print_json({{"tokens", ids.size()}, {"vocab", answers}, {"pieces", pieces.size()}, {"out", o.out}});
   else
-    fmt::print("{} x {} logits written to {}\n", ids.size(), vocab, o.out);
+    fmt::print("{} x {} logits written to {}\n", ids.size(), answers, o.out);
   return kOk;
 }
 

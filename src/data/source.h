@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/batch.h"
 #include "data/metric.h"
+#include "tensor/tensor.h"
 
 namespace braid {
 
@@ -45,6 +47,9 @@ class Source {
 
   virtual size_t validation_size() const = 0;
   virtual size_t vocab_size() const = 0;
+  virtual size_t answers() const { return vocab_size(); }  // every target is below this
+  // Input vectors by token, [vocab_size, any width], where the data has its own.
+  virtual std::optional<Tensor> fixed_embedding() const { return std::nullopt; }
   virtual size_t max_length() const = 0;        // longest sequence of both streams
   virtual std::string fingerprint() const = 0;  // hex; equal means the same samples at the same positions
   virtual std::string describe() const = 0;     // one line for people

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "data/embedded.h"
 #include "data/fingerprint.h"
 
 namespace braid {
@@ -42,10 +43,12 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 // Bytes for training. The rest is held out: the asked share, but each side keeps at least one window.
-uint64_t train_size(uint64_t bytes, uint64_t window, double share) {
+uint64_t train_size(uint64_t bytes, uint64_t window, uint64_t held_window, double share) {
   const auto held = static_cast<uint64_t>(static_cast<double>(bytes) * share);
-  return bytes - std::clamp(held, window, bytes - window);
+  return bytes - std::clamp(held, held_window, bytes - window);
 }
+
+size_t held_length(const TextOptions& o) { return o.validation_length ? o.validation_length : o.length; }
 
 // As many windows as fit behind every offset below one window, so that each epoch has the same number. A text
 // of less than two windows gets one, and fewer offsets.
@@ -57,6 +60,7 @@ uint64_t windows_per_epoch(uint64_t train, uint64_t window) {
 
 Result<std::unique_ptr<TextSource>> TextSource::from_file(const std::string& path,
                                                           const TextOptions& options) {
+  if (path == kShakespeare) return make(std::string(shakespeare()), path, options);
   Result<std::string> text = read_file(path);
   if (!text) return text.error();
   return make(*std::move(text), path, options);
@@ -77,13 +81,13 @@ Result<std::unique_ptr<TextSource>> TextSource::make(std::string text, const std
   if (!problems.empty()) return to_error("text data: wrong options", problems);
 
   const size_t half = text.size() / 2;  // compared this way round, no length can overflow
-  if (options.length >= half) {
+  if (const size_t longer = std::max(options.length, held_length(options)); longer >= half) {
     std::string fix = "use a longer text";
     if (half >= 2) fix += fmt::format(" or a sequence length of at most {}", half - 1);
     return Error{
         fmt::format("{}: {} bytes are too few for sequences of {} tokens; one to train on and one to "
                     "hold out take 2 x (length + 1) bytes",
-                    name, text.size(), options.length),
+                    name, text.size(), longer),
         fix};
   }
   return std::unique_ptr<TextSource>(new TextSource(std::move(text), name, options));
@@ -94,10 +98,18 @@ TextSource::TextSource(std::string text, std::string name, const TextOptions& op
       name_(std::move(name)),
       seed_(options.seed),
       window_(options.length + 1),
-      train_(train_size(text_.size(), window_, options.validation_share)),
+      held_window_(held_length(options) + 1),
+      train_(train_size(text_.size(), window_, held_window_, options.validation_share)),
       windows_(windows_per_epoch(train_, window_)),
-      fingerprint_(
-          Fingerprint().text("text 1").text(text_).number(window_).number(train_).number(seed_).hex()) {}
+      validation_limit_(options.validation_limit),
+      fingerprint_(Fingerprint()
+                       .text("text 1")
+                       .text(text_)
+                       .number(window_)
+                       .number(held_window_)
+                       .number(train_)
+                       .number(seed_)
+                       .hex()) {}
 
 std::string TextSource::describe() const {
   return fmt::format("{}: {} bytes to train on ({} sequences of {} tokens per epoch), {} bytes held out",
@@ -109,15 +121,15 @@ void TextSource::append_train(Batch& out, uint64_t sample) const {
   Rng rng(seed_, "text offset");
   rng.seek(epoch);
   const uint64_t offset = rng.below(train_ - windows_ * window_ + 1);
-  append_window(out, offset + window_ * Permutation(windows_, seed_, epoch)(sample % windows_));
+  append_window(out, offset + window_ * Permutation(windows_, seed_, epoch)(sample % windows_), window_);
 }
 
 void TextSource::append_validation(Batch& out, size_t sample) const {
-  append_window(out, train_ + sample * window_);
+  append_window(out, train_ + sample * held_window_, held_window_);
 }
 
-void TextSource::append_window(Batch& out, uint64_t first_byte) const {
-  for (uint64_t i = first_byte; i + 1 < first_byte + window_; ++i) {
+void TextSource::append_window(Batch& out, uint64_t first_byte, uint64_t bytes) const {
+  for (uint64_t i = first_byte; i + 1 < first_byte + bytes; ++i) {
     out.tokens.push_back(static_cast<unsigned char>(text_[i]));
     out.targets.push_back(static_cast<unsigned char>(text_[i + 1]));
   }

@@ -5,6 +5,7 @@
 // shuffled order. The offset makes every byte serve in every place of a window sooner or later.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -13,14 +14,19 @@
 
 namespace braid {
 
+inline constexpr const char* kShakespeare = "@shakespeare";  // the text that travels with the program
+
 struct TextOptions {
-  size_t length = 256;             // tokens per sequence
-  double validation_share = 0.05;  // of the bytes; at least one sequence is held out
+  size_t length = 256;                 // tokens per sequence
+  size_t validation_length = 0;        // of held-out ones; 0: the same
+  double validation_share = 0.05;      // of the bytes; at least one sequence is held out
+  size_t validation_limit = SIZE_MAX;  // sequences that are looked at
   uint64_t seed = 0;
 };
 
 class TextSource final : public Source {
  public:
+  // A file, or kShakespeare.
   static Result<std::unique_ptr<TextSource>> from_file(const std::string& path, const TextOptions& options);
   // `name` stands for the file in messages.
   static Result<std::unique_ptr<TextSource>> from_text(std::string_view text, const std::string& name,
@@ -29,9 +35,11 @@ class TextSource final : public Source {
   uint64_t windows() const { return windows_; }  // training samples per epoch
   uint64_t train_bytes() const { return train_; }
 
-  size_t validation_size() const override { return (text_.size() - train_) / window_; }
+  size_t validation_size() const override {
+    return std::min(validation_limit_, static_cast<size_t>((text_.size() - train_) / held_window_));
+  }
   size_t vocab_size() const override { return 256; }
-  size_t max_length() const override { return window_ - 1; }
+  size_t max_length() const override { return std::max(window_, held_window_) - 1; }
   std::string fingerprint() const override { return fingerprint_; }
   std::string describe() const override;
 
@@ -43,13 +51,14 @@ class TextSource final : public Source {
   TextSource(std::string text, std::string name, const TextOptions& options);
   static Result<std::unique_ptr<TextSource>> make(std::string text, const std::string& name,
                                                   const TextOptions& options);
-  void append_window(Batch& out, uint64_t first_byte) const;
+  void append_window(Batch& out, uint64_t first_byte, uint64_t bytes) const;
 
   std::string text_, name_;
   uint64_t seed_;
-  uint64_t window_;   // bytes per window: length + 1
-  uint64_t train_;    // bytes before the held-out part
-  uint64_t windows_;  // per epoch
+  uint64_t window_, held_window_;  // bytes per window: length + 1
+  uint64_t train_;                 // bytes before the held-out part
+  uint64_t windows_;               // per epoch
+  size_t validation_limit_;
   std::string fingerprint_;
 };
 

@@ -80,7 +80,7 @@ std::vector<Trial> reach(Effort e) {
   const int64_t seeds = e == Effort::kQuick ? 1 : 3;
   const auto base = [&] {
     TrainOptions o = swaps(e);
-    o.task = "reachability";
+    o.task = "reachability", o.fixed_embedding = true;
     return o;
   };
   for (const char* kappa1 : {"round", "softmax"}) {
@@ -95,6 +95,46 @@ std::vector<Trial> reach(Effort e) {
                {1e-3}, seeds);
   }
   return out;
+}
+
+// Keys, values and the query are the task's own: the projections only pick them out of the input, and no norm
+// changes their length. The model learns to read.
+std::vector<Trial> stress(Effort e) {
+  std::vector<Trial> out;
+  const std::vector<int64_t> sizes =
+      e == Effort::kQuick ? std::vector<int64_t>{128, 256} : std::vector<int64_t>{128, 256, 512};
+  constexpr int64_t kWidth = 128;
+  for (const int64_t n : sizes)
+    for (const char* kappa : {"linear", "round"}) {
+      TrainOptions o;
+      o.arch = "deltaformer", o.size = fmt::format("d{}-l1-h1-f384", 3 * kWidth), o.task = "stress";
+      o.task_set = {fmt::format("objects={}", n), fmt::format("train_length={}", 2 * n),
+                    fmt::format("test_length={}", 2 * n)};
+      o.fixed_embedding = true;
+      const std::string m = "pattern.0.mixer.";
+      const auto picked = [](const char* name, int64_t column) {
+        return fmt::format(
+            R"("layers.0.mixer.{}_proj.weight":{{"init":"identity","column":{},"train":false}})", name,
+            column);
+      };
+      o.set = {m + "kappa1=" + kappa,
+               m + "kappa2=" + kappa,
+               m + "round=int",
+               m + "rope_theta=0",
+               fmt::format("{}head_dim={}", m, kWidth),
+               R"(pattern.0.mlp={"type":"none"})",
+               "pattern.0.norm=none",
+               fmt::format("outputs={}", n),
+               "params={" + picked("k", 0) + "," + picked("v", kWidth) + "," + picked("q", 2 * kWidth) + "}"};
+      o.batch = 16, o.steps = at<int64_t>(e, 200, 400, 2000), o.warmup = 20, o.weight_decay = 0;
+      o.eval_every = o.steps / 8, o.eval_size = 64, o.checkpoint_every = o.steps, o.keep = 1;
+      add_trials(out, kappa, fmt::format("{} objects", n), o, {1e-2}, e == Effort::kPaper ? 3 : 1);
+    }
+  return out;
+}
+std::vector<Expectation> stress_expected(Effort e) {
+  const std::string most = e == Effort::kQuick ? "256 objects" : "512 objects";
+  return {{.row = "round", .column = most, .at_least = 99}, {.row = "linear", .column = most, .at_most = 10}};
 }
 
 }  // namespace
@@ -126,7 +166,18 @@ std::span<const Experiment> deltaformer_experiments() {
        .shows = "32 nodes in two trees, each given with its parent: which are in the first node's tree? One "
                 "layer of DeltaFormer follows a chain of any length.",
        .measure = {},
-       .trials = reach}};
+       .trials = reach},
+      {.name = "deltaformer-stress",
+       .title = "More objects than dimensions",
+       .paper = kPaper,
+       .shows =
+           "128 to 512 objects at keys of 128 dimensions are swapped again and again; which is at the "
+           "first place, where it is no longer the first one? Keys and values are fixed, the read-out is "
+           "learned. Rounding the similarity to whole numbers keeps the memory exact beyond its width.",
+       .measure = {Measure::Kind::kShare, "accuracy, changed", "accuracy, %"},
+       .trials = stress,
+       .expected = stress_expected,
+       .length_metric = "accuracy, swaps"}};
   return all;
 }
 

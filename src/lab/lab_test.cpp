@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/test_dir.h"
+#include "lab/fit.h"
 #include "lab/makers.h"
 #include "lab/page.h"
 #include "lab/report.h"
@@ -53,6 +54,29 @@ TEST(Page, EscapesEverything) {
     EXPECT_EQ(html.find(raw), std::string::npos) << raw;
 }
 
+// A law with a little noise comes back, and the fits to resampled points lie around it.
+TEST(Fit, FindsTheLawAgain) {
+  const ScalingLaw law{.e = 1.2, .a = 30, .b = 80, .alpha = 0.35, .beta = 0.3};
+  std::vector<ScalingPoint> points;
+  double sign = 1;
+  for (const double n : {5e4, 1e5, 2e5, 4e5})
+    for (const double ratio : {10.0, 20.0, 40.0, 80.0}) {
+      points.push_back({n, n * ratio, law.loss(n, n * ratio) * (1 + sign * 1e-4)});
+      sign = -sign;
+    }
+  const ScalingLaw found = fit_scaling(points);
+  EXPECT_LT(found.error, 3e-4);
+  EXPECT_NEAR(found.e, law.e, 0.15);
+  EXPECT_NEAR(found.alpha, law.alpha, 0.1);
+  EXPECT_NEAR(found.beta, law.beta, 0.05);
+  EXPECT_NEAR(found.tokens_for(4e5, 2.2) / law.tokens_for(4e5, 2.2), 1, 0.03);
+  EXPECT_TRUE(std::isinf(law.tokens_for(4e5, 1.0)));
+  std::vector<double> e;
+  for (const ScalingLaw& l : resampled_fits(points, found, 20, 1)) e.push_back(l.e);
+  EXPECT_LE(quantile(e, 0.025), found.e);
+  EXPECT_GE(quantile(e, 0.975), found.e);
+}
+
 TEST(Study, BestAndMedianAreOfTheTrialsThatAreDone) {
   Study s{.effort = Effort::kQuick, .trials = {}, .rows = {"a"}, .columns = {"x"}};
   for (const double v : {3.0, 1.0, 2.0, 9.0}) {
@@ -84,8 +108,7 @@ TEST(Experiments, EveryTrialIsValid) {
         if (t.options.seed > 0) continue;
         const Result<std::unique_ptr<Source>> source = make_source(t.options);
         ASSERT_TRUE(source) << name << ": " << source.error().what;
-        const Result<ModelConfig> config =
-            make_config(t.options, static_cast<int64_t>((*source)->vocab_size()));
+        const Result<ModelConfig> config = make_config(t.options, **source);
         EXPECT_TRUE(config) << name << ": " << (config ? "" : config.error().what);
         bool found = e.measure.kind == Measure::Kind::kLoss;
         for (const Metric& m : (*source)->metrics()) found |= m.name == e.measure.metric;
@@ -119,7 +142,7 @@ TEST(Runner, RunsOnceAndResumes) {
                      .shows = "nothing",
                      .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
                      .trials = two_trials};
-  const LabOptions o{.dir = dir.path(), .effort = Effort::kQuick, .only = "", .quiet = true};
+  const LabOptions o{.dir = dir.path(), .effort = Effort::kQuick, .only = "", .text = "", .quiet = true};
   ThreadPool pool(1);
   const Program program{"braid lab run test", "0", "0", "0"};
   const Result<LabOutcome> first = run_experiment(e, o, program, pool);

@@ -34,5 +34,7 @@ inline void add_trials(std::vector<Trial>& out, const std::string& row, const st
 std::span<const Experiment> hqlt_experiments();
 std::span<const Experiment> deltaformer_experiments();
 std::span<const Experiment> recall_experiments();
+std::span<const Experiment> gdn_experiments();
+std::span<const Experiment> scaling_experiments();
 
 }  // namespace braid

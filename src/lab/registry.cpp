@@ -6,7 +6,8 @@ std::span<const Experiment> all_experiments() {
   static const std::vector<Experiment> all = [] {
     std::vector<Experiment> out;
     for (const std::span<const Experiment> part :
-         {hqlt_experiments(), deltaformer_experiments(), recall_experiments()})
+         {hqlt_experiments(), deltaformer_experiments(), gdn_experiments(), recall_experiments(),
+          scaling_experiments()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();

@@ -71,6 +71,8 @@ TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t)
 std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   std::vector<Trial> trials = e.trials(o.effort);
   std::erase_if(trials, [&](const Trial& t) { return t.row.find(o.only) == std::string::npos; });
+  for (Trial& t : trials)
+    if (!o.text.empty() && !t.options.text.empty()) t.options.text = o.text;
   return trials;
 }
 

@@ -16,6 +16,7 @@ struct LabOptions {
   std::string dir = "runs/lab";
   Effort effort = Effort::kDefault;
   std::string only;  // rows that contain this; empty: all
+  std::string text;  // instead of the text that comes with the program
   bool quiet = false;
 };
 

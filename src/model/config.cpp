@@ -1,8 +1,11 @@
 #include "model/config.h"
 
+#include <algorithm>
+
 #include "io/json.h"
 #include "model/mixers/registry.h"
 #include "model/mlp.h"
+#include "model/model.h"
 
 namespace braid {
 namespace {
@@ -19,8 +22,8 @@ void check_layer(const Json& layer, const std::string& where, const ModelConfig&
     if (key != "mixer" && key != "mlp" && key != "norm")
       problems.push_back(
           {where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp", "norm"})});
-  if (layer.contains("norm") && layer["norm"] != "pre" && layer["norm"] != "post")
-    problems.push_back({where + ".norm", "is " + layer["norm"].dump(), "give \"pre\" or \"post\""});
+  if (layer.contains("norm") && layer["norm"] != "pre" && layer["norm"] != "post" && layer["norm"] != "none")
+    problems.push_back({where + ".norm", "is " + layer["norm"].dump(), "give \"pre\", \"post\" or \"none\""});
   const auto mixer = layer.find("mixer");
   if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
       !(*mixer)["type"].is_string()) {
@@ -34,6 +37,16 @@ void check_layer(const Json& layer, const std::string& where, const ModelConfig&
   validate_mlp(layer.value("mlp", Json()), where + ".mlp", problems);
 }
 
+// Names that no parameter of the model has.
+void check_params(const ModelConfig& c, std::vector<Problem>& problems) {
+  const std::unique_ptr<Model> model = Model::create(c);
+  std::vector<std::string> names;
+  for (const Param& p : model->params().all()) names.push_back(p.name);
+  for (const auto& [name, unused] : c.params)
+    if (std::ranges::none_of(names, [&](const std::string& n) { return n.starts_with(name); }))
+      problems.push_back({"params." + name, "begins no parameter's name", suggest(name, names)});
+}
+
 }  // namespace
 
 Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
@@ -42,6 +55,7 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
   FieldReader r(json, "", problems);
   r.allow("model_type");
   r.allow("pattern");
+  r.allow("params");
   c.visit(r);
   r.finish();
   if (json.is_object()) {
@@ -57,8 +71,23 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
         check_layer(layer, fmt::format("pattern[{}]", i), c, problems);
         if (layer.is_object())
           c.pattern.push_back({layer.value("mixer", Json()), layer.value("mlp", Json()),
-                               layer.contains("norm") && layer["norm"] == "post" ? "post" : "pre"});
+                               layer.contains("norm") && layer["norm"].is_string()
+                                   ? layer["norm"].get<std::string>()
+                                   : "pre"});
       }
+    }
+    if (c.outputs > 0 && c.tie_embeddings)
+      r.problem("outputs", "cannot be given with tie_embeddings", "set tie_embeddings to false");
+    if (c.outputs > c.vocab_size)
+      r.problem("outputs", fmt::format("is {}, more than the {} tokens", c.outputs, c.vocab_size),
+                "set it to 0");
+    if (const auto params = json.find("params"); params != json.end()) {
+      if (!params->is_object())
+        r.problem("params", "is not an object", "give {\"embedding.weight\": {\"train\": false}}");
+      else
+        for (const auto& [param, settings] : params->items())
+          c.params[param] = parse_fields<ParamConfig>(settings, "params." + param, problems);
+      if (problems.empty()) check_params(c, problems);
     }
   }
   if (!problems.empty())
@@ -82,6 +111,7 @@ Json to_json(const ModelConfig& config) {
   j["pattern"] = Json::array();
   for (const LayerConfig& l : config.pattern)
     j["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}, {"norm", l.norm}});
+  for (const auto& [param, settings] : config.params) j["params"][param] = write_fields(settings);
   return j;
 }
 

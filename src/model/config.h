@@ -2,9 +2,11 @@
 //
 //   {"model_type": "braid", "vocab_size": 256, "d_model": 128, "n_layers": 4,
 //    "pattern": [{"mixer": {"type": "attention", "heads": 4}, "mlp": {"type": "swiglu", "d_ff": 512}, "norm":
-//    "pre"}]}
+//    "pre"}],
+//    "params": {"embedding.weight": {"train": false}}}
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,18 +18,34 @@ namespace braid {
 struct LayerConfig {
   Json mixer;                // "type" and the mixer's own settings, checked by the registry
   Json mlp;                  // "type" and its settings: swiglu | gelu | moe | none
-  std::string norm = "pre";  // pre: before mixer and MLP; post: on what they give (Olmo)
+  std::string norm = "pre";  // pre: before mixer and MLP; post: on what they give (Olmo); none
+};
+
+// A parameter that is not as its family has it.
+struct ParamConfig {
+  std::string init = "family";
+  int64_t column = 0;
+  bool train = true;
+
+  template <class V>
+  void visit(V& v) {
+    v("init", init, {"family", "zeros", "ones", "identity"}, "what it starts as");
+    v("column", column, {0, 1 << 20}, "identity: where the ones begin, element (i, column + i)");
+    v("train", train, "false: it stays as it starts");
+  }
 };
 
 struct ModelConfig {
-  int64_t vocab_size = 256, d_model = 128, n_layers = 2;
+  int64_t vocab_size = 256, outputs = 0, d_model = 128, n_layers = 2;
   double norm_eps = 1e-6, init_std = 0.02, dropout = 0, embedding_dropout = 0;
   bool tie_embeddings = false, zero_centred_norms = false;
   std::vector<LayerConfig> pattern;
+  std::map<std::string, ParamConfig> params;  // by name or its beginning
 
   template <class V>
   void visit(V& v) {
     v("vocab_size", vocab_size, {1, 1 << 24}, "number of tokens");
+    v("outputs", outputs, {0, 1 << 24}, "only the first so many tokens can be answers; 0 = all");
     v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
     v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
@@ -39,6 +57,7 @@ struct ModelConfig {
     v("tie_embeddings", tie_embeddings, "use the embedding as the output head");
   }
 
+  int64_t answers() const { return outputs > 0 ? outputs : vocab_size; }
   const LayerConfig& layer(size_t i) const { return pattern[i % pattern.size()]; }
 };
 

@@ -20,15 +20,23 @@ Model::Model(const ModelConfig& config) : config_(config) {
     const Declare here(params_, inits_, "layers." + std::to_string(i) + ".", i);
     Declare norms = here;
     Layer l{};
-    l.post = lc.norm == "post";
-    l.mixer_norm = norms.vector("mixer_norm.weight", d, norm_init(config));
+    l.norm = lc.norm == "post" ? Layer::kPost : lc.norm == "none" ? Layer::kNone : Layer::kPre;
+    if (l.norm != Layer::kNone) l.mixer_norm = norms.vector("mixer_norm.weight", d, norm_init(config));
     l.mixer = find_mixer(lc.mixer["type"].get<std::string>())->make(lc.mixer, config, here.under("mixer"));
     l.mlp = make_mlp(lc.mlp, config, here.under("mlp"));
-    if (l.mlp) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
+    if (l.mlp && l.norm != Layer::kNone) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
     layers_.push_back(std::move(l));
   }
   final_norm_ = root.vector("final_norm.weight", d, norm_init(config));
-  head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", vocab, d);
+  head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", config.answers(), d);
+  for (size_t i = 0; i < params_.all().size(); ++i)
+    for (const auto& [name, settings] : config.params)
+      if (params_[i].name.starts_with(name)) {
+        if (!settings.train) params_.freeze(i);
+        if (settings.init == "zeros") inits_[i] = Init::kZeros;
+        if (settings.init == "ones") inits_[i] = Init::kOnes;
+        if (settings.init == "identity") inits_[i] = {Init::kIdentity, static_cast<double>(settings.column)};
+      }
 }
 
 std::unique_ptr<Model> Model::create(const ModelConfig& config) {
@@ -37,7 +45,7 @@ std::unique_ptr<Model> Model::create(const ModelConfig& config) {
 
 namespace {
 
-float initial(const Init& init, size_t column, double std, double layers, Rng& rng) {
+float initial(const Init& init, size_t row, size_t column, double std, double layers, Rng& rng) {
   const double u = init.kind == Init::kNormal || init.kind == Init::kOutput ? 0 : rng.uniform();
   const auto between = [&](double low, double high) { return low + u * (high - low); };
   constexpr double kFloor = 1e-4;  // of decay rates and step lengths
@@ -50,6 +58,8 @@ float initial(const Init& init, size_t column, double std, double layers, Rng& r
       return 1;
     case Init::kZeros:
       return 0;
+    case Init::kIdentity:
+      return column == row + static_cast<size_t>(init.low) ? 1 : 0;
     case Init::kUniform:
       return static_cast<float>(between(init.low, init.high));
     case Init::kLogUniform:
@@ -72,8 +82,8 @@ void Model::init(uint64_t seed) {
     Rng rng(seed, "init/" + params_[i].name);
     const Mat<float> m = params_.mat(i);
     for (size_t j = 0; j < m.count(); ++j)
-      m.data[j] =
-          initial(inits_[i], j % m.cols, config_.init_std, static_cast<double>(config_.n_layers), rng);
+      m.data[j] = initial(inits_[i], j / m.cols, j % m.cols, config_.init_std,
+                          static_cast<double>(config_.n_layers), rng);
   }
 }
 
@@ -185,13 +195,14 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
 Var Model::layer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
                          std::span<LayerState* const> states) const {
   const NormOptions norm = norm_options(config_);
-  // A norm or dropout between a branch and the residual stream keeps the two from being added in the product.
+  // The two are added in the product unless something stands between them: dropout, a norm, or that backward
+  // still needs the residual stream because the branch read it as it was.
   const auto p = static_cast<float>(config_.dropout);
-  const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.post;
-  const auto before = [&](Var v, size_t w) { return l.post ? v : rmsnorm(e, v, w, norm); };
+  const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
+  const auto before = [&](Var v, size_t w) { return l.norm == Layer::kPre ? rmsnorm(e, v, w, norm) : v; };
   const auto join = [&](Var residual, Var branch, size_t w) {
     if (!apart) return branch;
-    if (l.post) branch = rmsnorm(e, branch, w, norm);
+    if (l.norm == Layer::kPost) branch = rmsnorm(e, branch, w, norm);
     return add(e, residual, dropout(e, branch, p));
   };
 
@@ -207,7 +218,7 @@ Var Model::layer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::s
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const {
-  const Var y = e.result(hidden.v.rows, config_.vocab_size, false);
+  const Var y = e.result(hidden.v.rows, config_.answers(), false);
   matmul(MatmulForm::kNT, hidden.v, e.weight(head_), y.v, Into::kOverwrite, e.par());
   return y.v;
 }

@@ -55,8 +55,8 @@ class Model {
 
  private:
   struct Layer {
+    enum Norm { kPre, kPost, kNone } norm;  // before mixer and MLP, on what they give, or nowhere
     size_t mixer_norm, mlp_norm;
-    bool post;  // norms on what mixer and MLP give, instead of before them
     std::unique_ptr<Mixer> mixer;
     std::unique_ptr<Mlp> mlp;  // or null
   };

@@ -229,11 +229,25 @@ TEST(Model, EachParameterHasItsOwnRandomStream) {
 }
 
 TEST(Config, RoundTripsThroughJson) {
-  const std::unique_ptr<Model> m = make({"pattern.*.mixer.window=64"});
+  const std::unique_ptr<Model> m =
+      make({"pattern.*.mixer.window=64", "pattern.*.norm=none", "outputs=5",
+            R"(params={"embedding":{"train":false},"head.weight":{"init":"identity","column":1}})"});
   const Json j = to_json(m->config());
   const Result<ModelConfig> again = parse_config(j, "again");
   ASSERT_TRUE(again);
   EXPECT_EQ(to_json(*again), j);
+}
+
+TEST(Config, ParametersAreNamedByTheirBeginning) {
+  Json json = *preset_config("transformer", "tiny", 17);
+  json["params"] = {{"layers.1.", {{"train", false}}}};
+  const std::unique_ptr<Model> model = Model::create(*parse_config(json, ""));
+  for (const Param& p : model->params().all()) EXPECT_EQ(p.train, !p.name.starts_with("layers.1."));
+  for (const Json& wrong : {Json{{"layer.1.", {{"train", false}}}}, Json{{"embedding", {{"init", "eye"}}}},
+                            Json{{"embedding", 7}}}) {
+    json["params"] = wrong;
+    EXPECT_FALSE(parse_config(json, "")) << wrong;
+  }
 }
 
 TEST(Config, EveryPresetAtEverySizeIsValidAndNamesItsSize) {

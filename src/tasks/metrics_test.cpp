@@ -205,7 +205,7 @@ TEST(Keys, SpreadWhenThereIsNot) {
 // k_0.
 double read_place_0(const TaskSource& source, size_t objects, bool round) {
   const Tensor rows = *source.task().fixed_embedding();
-  const size_t width = rows.mat().cols / 2;
+  const size_t width = rows.mat().cols / 3;
   const auto kappa = [&](const float* a, const float* b) {
     double sum = 0;
     for (size_t c = 0; c < width; ++c) sum += a[c] * b[c];
@@ -222,7 +222,7 @@ double read_place_0(const TaskSource& source, size_t objects, bool round) {
       for (size_t i = 0; i < t; ++i)
         if (const double k = kappa(rows.mat().row(static_cast<size_t>(s.tokens[i])), row); k != 0)
           for (size_t c = 0; c < width; ++c) u[t][c] -= k * u[i][c];
-      const double k = kappa(row, rows.mat().row(0));
+      const double k = kappa(row, row + 2 * width);  // with the query, which is k_0
       for (size_t c = 0; c < width; ++c) read[c] += k * u[t][c];
       if (s.targets[t] == kUnsupervised) continue;
       int32_t best = 0;

@@ -4,7 +4,8 @@
 //   A sample of length T: the n writes in order, then T - n random swaps. The target at every swap is the
 //   object at place 0, named by its write.
 // Keys and values are fixed and only the read-out is learned, so the input is vectors: fixed_embedding() has
-// rows [key | value] of 2 width numbers, [k_i | k_i] for a write and [k_j - k_i | 0] for the swap of i < j.
+// rows [key | value | query] of 3 width numbers, [k_i | k_i | k_0] for a write and [k_j - k_i | 0 | k_0] for
+// the swap of i < j.
 // With u_t = v_t - sum over s < t of kappa(k_s, k_t) u_s and kappa rounding inner products to whole numbers,
 // reading with k_0 gives the value of the object at place 0 exactly, as long as the keys' inner products stay
 // below 1/8. That values are the keys again is our choice; the paper does not say.
@@ -44,6 +45,7 @@ class Stress final : public Task {
   }
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override { return n() + pair_count(n()); }
+  size_t answers() const override { return n(); }
   size_t max_length(Split split) const override { return static_cast<size_t>(lengths_.of(split)); }
 
   // Few swaps touch place 0: with n swaps it still holds object 0 in 0.43 of all steps.
@@ -81,7 +83,7 @@ class Stress final : public Task {
     const auto width = static_cast<size_t>(width_);
     const Tensor keys = near_orthogonal_keys(n(), width, static_cast<uint64_t>(key_seed_));
     const Mat<const float> k = keys.mat();
-    Tensor rows(DType::kF32, {static_cast<int64_t>(vocab_size()), 2 * width_});
+    Tensor rows(DType::kF32, {static_cast<int64_t>(vocab_size()), 3 * width_});
     for (size_t i = 0; i < n(); ++i) {
       std::copy_n(k.row(i), width, rows.mat().row(i));
       std::copy_n(k.row(i), width, rows.mat().row(i) + width);
@@ -89,6 +91,8 @@ class Stress final : public Task {
         std::transform(k.row(j), k.row(j) + width, k.row(i), rows.mat().row(n() + pair_number(i, j, n())),
                        std::minus<>{});
     }
+    for (size_t row = 0; row < vocab_size(); ++row)
+      std::copy_n(k.row(0), width, rows.mat().row(row) + 2 * width);
     return rows;
   }
 

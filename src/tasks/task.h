@@ -47,7 +47,8 @@ class Task {
   virtual bool grow() { return false; }               // false: already as long as test samples
 
   virtual size_t vocab_size() const = 0;
-  virtual size_t max_length(Split split) const = 0;  // tokens of the longest sample
+  virtual size_t answers() const { return vocab_size(); }  // every target is below this
+  virtual size_t max_length(Split split) const = 0;        // tokens of the longest sample
   virtual size_t min_length(Split split) const { return max_length(split); }
   // Share of right answers, on the test split, of the best guess that sees positions but no tokens.
   virtual double chance() const = 0;

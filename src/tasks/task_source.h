@@ -30,6 +30,8 @@ class TaskSource final : public Source {
 
   size_t validation_size() const override { return options_.validation_size; }
   size_t vocab_size() const override { return task_->vocab_size(); }
+  size_t answers() const override { return task_->answers(); }
+  std::optional<Tensor> fixed_embedding() const override { return task_->fixed_embedding(); }
   size_t max_length() const override {
     return std::max(task_->max_length(Split::kTrain), task_->max_length(Split::kTest));
   }

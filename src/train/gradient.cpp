@@ -136,6 +136,8 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
       for (size_t l = 1; l < lanes; ++l)
         add_to(Mat<const float>(lanes_[l].as<float>().data() + b, 1, e - b), sum);
     });
+    for (const Param& p : model_.params().all())  // its norm is of what can move
+      if (!p.train) std::memset(grads().data() + p.offset, 0, p.count() * sizeof(float));
   }
   Outcome total;
   for (const Outcome& o : outcomes) {

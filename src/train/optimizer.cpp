@@ -15,9 +15,11 @@ AdamW::AdamW(ParamSet& params, const AdamWOptions& options)
       m_(DType::kF32, {static_cast<int64_t>(params.block_size())}),
       v_(m_) {
   constexpr size_t kPiece = 16384;
-  for (const Param& p : params.all())
+  for (const Param& p : params.all()) {
+    if (!p.train) continue;
     for (size_t at = 0; at < p.count(); at += kPiece)
       pieces_.push_back({p.offset + at, p.offset + std::min(p.count(), at + kPiece), p.decay});
+  }
 }
 
 double AdamW::grad_norm(std::span<const float> grads, Par par) {

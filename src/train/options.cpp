@@ -22,7 +22,8 @@ std::vector<Problem> unusable(const TrainOptions& o) {
   };
   range("--steps", o.steps, 1, 1e12), range("--batch", o.batch, 1, 1e6),
       range("--accumulate", o.accumulate, 1, 1e6);
-  range("--length", o.length, 1, 1e8), range("--warmup", o.warmup, 0, 1e12), range("--lr", o.lr, 0, 1e3);
+  range("--length", o.length, 1, 1e8), range("--eval-length", o.eval_length, 0, 1e8),
+      range("--warmup", o.warmup, 0, 1e12), range("--lr", o.lr, 0, 1e3);
   range("--min-lr-ratio", o.min_lr_ratio, 0, 1), range("--weight-decay", o.weight_decay, 0, 1e3),
       range("--clip", o.clip, 0, 1e9);
   range("--beta1", o.beta1, 0, 0.9999999), range("--beta2", o.beta2, 0, 0.9999999),

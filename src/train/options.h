@@ -18,14 +18,14 @@ struct TrainOptions {
   // On what.
   std::string task, text;
   std::vector<std::string> task_set;
-  int64_t length = 256;
+  int64_t length = 256, eval_length = 0;
   // How.
   int64_t steps = 1000, batch = 32, accumulate = 1, warmup = 100;
   double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
   std::string schedule = "cosine", precision = "f32";
-  bool recompute = false;
+  bool recompute = false, fixed_embedding = false;
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
   std::string run = "run";
@@ -43,8 +43,12 @@ struct TrainOptions {
     v("--set", set, "change one value of the config, e.g. pattern.0.mixer.window=64; may be repeated");
     v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");
     v("--task-set", task_set, "change one setting of the task, e.g. train_max=80; may be repeated");
-    v("--text", text, "train on a text file, byte by byte");
+    v("--fixed-embedding", fixed_embedding,
+      "the task's own input vectors, padded with zeros, in the place of learned embeddings (stress, "
+      "reachability)");
+    v("--text", text, "train on a text file, byte by byte; @shakespeare is one that comes with the program");
     v("--length", length, "tokens per sequence of text");
+    v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");
     v("--resume", resume, "go on from the last checkpoint in --run, with the options stored there");
     v("--steps", steps, "optimiser updates");
@@ -74,7 +78,7 @@ struct TrainOptions {
     v("--checkpoint-every", checkpoint_every, "steps between checkpoints");
     v("--keep", keep, "checkpoints kept besides the best");
     v("--eval-every", eval_every, "steps between evaluations on held-out data; 0 = only at the end");
-    v("--eval-size", eval_size, "held-out samples of a task");
+    v("--eval-size", eval_size, "held-out samples of a task, or the most sequences of text");
     v("--log-every", log_every, "steps between lines in metrics.jsonl");
     v("--bad-steps", bad_steps,
       "stop after this many steps in a row with a loss or gradient that is not finite");

@@ -15,6 +15,11 @@
 #include "tasks/task_source.h"
 
 namespace braid {
+namespace {
+
+constexpr const char* kEmbedding = "embedding.weight";
+
+}  // namespace
 
 Status validate(const TrainOptions& o) {
   std::vector<Problem> p = unusable(o);
@@ -23,6 +28,8 @@ Status validate(const TrainOptions& o) {
         {"--task, --text", o.task.empty() ? "neither is given" : "both are given", "give one of them"});
   if (o.task.empty() && !o.task_set.empty())
     p.push_back({"--task-set", "needs --task", "give the task's name"});
+  if (o.task.empty() && o.fixed_embedding)
+    p.push_back({"--fixed-embedding", "needs --task", "a text has no input vectors"});
   if (o.task.empty() && o.grow_at > 0) p.push_back({"--grow-at", "needs --task", "a text has no curriculum"});
   if (o.task.empty() && o.stop_at > 0)
     p.push_back({"--stop-at", "needs --task", "for a text use --patience, --minutes or --steps"});
@@ -33,7 +40,10 @@ Status validate(const TrainOptions& o) {
 Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
   const auto seed = static_cast<uint64_t>(o.seed);
   if (!o.text.empty()) {
-    auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length), .seed = seed});
+    auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length),
+                                               .validation_length = static_cast<size_t>(o.eval_length),
+                                               .validation_limit = static_cast<size_t>(o.eval_size),
+                                               .seed = seed});
     if (!text) return text.error();
     return std::unique_ptr<Source>(std::move(*text));
   }
@@ -64,6 +74,39 @@ Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
     return Error{fmt::format("vocab_size is {}, but the data has {} tokens", config->vocab_size, vocab_size),
                  "set vocab_size to at least that"};
   return config;
+}
+
+Result<ModelConfig> make_config(const TrainOptions& o, const Source& source) {
+  Result<ModelConfig> config = make_config(o, static_cast<int64_t>(source.vocab_size()));
+  if (!config) return config;
+  if (config->answers() < static_cast<int64_t>(source.answers()))
+    return Error{fmt::format("outputs is {}, but the data has {} answers", config->outputs, source.answers()),
+                 "set outputs to at least that, or to 0"};
+  if (!o.fixed_embedding) return config;
+  const std::optional<Tensor> rows = source.fixed_embedding();
+  if (!rows)
+    return Error{"--fixed-embedding: this data has no input vectors of its own", "leave the option out"};
+  if (rows->shape()[1] > config->d_model)
+    return Error{fmt::format("--fixed-embedding: the task's vectors have {} numbers, but d_model is {}",
+                             rows->shape()[1], config->d_model),
+                 "use a wider model"};
+  if (config->tie_embeddings)
+    return Error{"--fixed-embedding: the head is tied to the embedding", "add --set tie_embeddings=false"};
+  config->params[kEmbedding].train = false;
+  return config;
+}
+
+void init_model(Model& model, const TrainOptions& o, const Source& source) {
+  model.init(static_cast<uint64_t>(o.seed));
+  if (!o.fixed_embedding) return;
+  const Tensor rows = *source.fixed_embedding();
+  for (size_t i = 0; i < model.params().all().size(); ++i)
+    if (model.params()[i].name == kEmbedding) {
+      const Mat<float> to = model.params().mat(i);
+      std::fill_n(to.data, to.count(), 0.0f);
+      for (size_t row = 0; row < rows.mat().rows; ++row)
+        std::copy_n(rows.mat().row(row), rows.mat().cols, to.row(row));
+    }
 }
 
 Json run_record(const Program& program, TrainOptions o, const Source& source, const Model& model,
@@ -139,11 +182,10 @@ Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const P
                    "restore the text, the task's settings and --seed, or start a new run"};
   }
   // A resumed run keeps the config it was written with.
-  const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json")
-                                              : make_config(o, static_cast<int64_t>(source.vocab_size()));
+  const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json") : make_config(o, source);
   if (!config) return config.error();
   std::unique_ptr<Model> model = Model::create(*config);
-  model->init(static_cast<uint64_t>(o.seed));
+  init_model(*model, o, source);
   if (!o.resume && (fs::exists(o.run + "/run.json") || fs::exists(o.run + "/state")))
     return Error{o.run + ": there is a run in this folder",
                  "add --resume to go on with it, or choose another --run"};

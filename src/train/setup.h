@@ -18,6 +18,9 @@ Status validate(const TrainOptions& o);
 Result<std::unique_ptr<Source>> make_source(const TrainOptions& o);
 Status check_batch(const TrainOptions& o, const Source& source);  // a step's tokens are counted in 32 bits
 Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size);
+Result<ModelConfig> make_config(const TrainOptions& o, const Source& source);  // it fits the data
+// Initial weights, and the source's own input vectors if o.fixed_embedding.
+void init_model(Model& model, const TrainOptions& o, const Source& source);
 
 // What the program says of itself in a run's record.
 struct Program {

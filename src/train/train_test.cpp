@@ -14,6 +14,7 @@
 #include "model/mixers/registry.h"
 #include "model/presets.h"
 #include "tasks/task_source.h"
+#include "train/setup.h"
 #include "train/trainer.h"
 
 namespace braid {
@@ -97,6 +98,7 @@ TEST(Gradient, IsExactForEveryVariant) {
         {"pattern.*.mixer.qk_norm=full", "pattern.*.mixer.rope_theta=0"},
         {"pattern.*.mixer.gate=sigmoid", "zero_centred_norms=true"},
         {"tie_embeddings=true", "pattern.*.norm=post"},
+        {"pattern.*.norm=none"},
         {"pattern.*.mlp.type=gelu"},
         {"pattern.*.mlp={\"type\":\"none\"}"}})
     expect_exact(*make(small("transformer", variant)), variant.empty() ? "plain" : variant[0]);
@@ -407,6 +409,49 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
   EXPECT_DOUBLE_EQ(optimizer.grad_norm(grads, {}), 5);
   grads[5] = NAN;
   EXPECT_FALSE(std::isfinite(optimizer.grad_norm(grads, {})));
+}
+
+TEST(Trainer, ParametersCanStayAsTheyStart) {
+  TrainOptions o;
+  o.task = "reachability", o.task_set = {"train_length=8", "test_length=8"}, o.fixed_embedding = true;
+  o.arch = "deltaformer", o.size = "d16-l1-h2-f16", o.steps = 3, o.warmup = 0, o.eval_every = 0;
+  o.set = {"pattern.0.norm=none",
+           R"(params={"layers.0.mixer.k_proj":{"init":"identity","column":2,"train":false},)"
+           R"("layers.0.mixer.q":{"init":"zeros"}})"};
+  const TestDir dir;
+  o.run = dir.path() + "/run";
+  Result<std::unique_ptr<Source>> source = make_source(o);
+  ASSERT_TRUE(source);
+  ThreadPool pool(2);
+  const Result<TrainSummary> r =
+      run_training(o, **source, {"", "", "", ""}, pool, {.quiet = true, .on_start = {}, .on_metrics = {}});
+  ASSERT_TRUE(r) << r.error().what;
+  const Result<std::unique_ptr<Model>> model = Model::load(o.run);
+  ASSERT_TRUE(model) << model.error().what;
+  const ParamSet& params = (*model)->params();
+  const Tensor rows = *(*source)->fixed_embedding();
+  size_t seen = 0;
+  for (size_t i = 0; i < params.all().size(); ++i) {
+    const Mat<const float> m = params.mat(i);
+    const bool embedding = params[i].name == "embedding.weight",
+               keys = params[i].name == "layers.0.mixer.k_proj.weight";
+    seen |= embedding ? 1 : keys ? 2 : 0;
+    for (size_t row = 0; row < (embedding || keys ? m.rows : 0); ++row)
+      for (size_t c = 0; c < m.cols; ++c) {
+        const float one = c == row + 2 ? 1 : 0,
+                    given = embedding && c < rows.mat().cols ? rows.mat().row(row)[c] : 0;
+        ASSERT_EQ(m.row(row)[c], embedding ? given : one);
+      }
+    if (params[i].name == "layers.0.mixer.q_proj.weight")
+      seen |= std::any_of(m.data, m.data + m.count(), [](float x) { return x != 0; }) ? 4 : 0;
+  }
+  EXPECT_EQ(seen, 7u);
+  o.set.push_back("outputs=3");
+  EXPECT_FALSE(make_config(o, **source));
+  o.set = {"tie_embeddings=true"};
+  EXPECT_FALSE(make_config(o, **source));
+  o.set = {}, o.size = "d4-l1-h2-f16";
+  EXPECT_FALSE(make_config(o, **source));
 }
 
 // One fixed batch, whose labels are random: only memorising helps.

@@ -22,7 +22,8 @@ void run(OpCall& c) {
                            .C = c.tokens("Cm"),
                            .skip = c.data("Dskip"),
                            .offsets = c.offsets(),
-                           .h0 = c.data("h0")};
+                           .h0 = c.data("h0"),
+                           .low = c.word("negative") == "1" ? -1.0f : 0.0f};
   const Mat<float> y = c.tokens_out("y");
   float* h = c.data_out("h");
   if (c.form() == "step") {
@@ -37,7 +38,8 @@ void run(OpCall& c) {
                              .B = row(in.B),
                              .C = row(in.C),
                              .skip = in.skip,
-                             .states = states},
+                             .states = states,
+                             .low = in.low},
                             row(y), c.par());
       }
     return;
@@ -80,7 +82,8 @@ const CallableOp& selective_scan_op() {
        {"dCm", "like Cm", "gradient of Cm", true},
        {"dDskip", "like Dskip", "gradient of Dskip", true},
        {"dh0", "B D N", "gradient of the initial state", true}},
-      {},
+      {choice_setting("negative", "0", {"0", "1"},
+                      "1: the factor on h is 2 exp(dt A) - 1 instead of exp(dt A)")},
       {{"recurrent", "token by token", true},
        {"step", "one call per token on a state that advances in place", false}},
       validate,

@@ -37,10 +37,16 @@ HWY_INLINE void store_block(const float* from, size_t n, size_t S, float* to) {
   transpose(S, n, from, kBlock, to, S);
 }
 
+// a_t - low.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V above_low(D d, V dt, const float* A, float low) {
+  return hn::Mul(hn::Set(d, 1 - low), exp_v(d, hn::Mul(dt, hn::LoadU(d, A))));
+}
+
 // h_t from h_{t-1}, for the lanes at i.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V next_state(D d, V dt, V u, const float* A, float B, V before) {
-  return hn::MulAdd(exp_v(d, hn::Mul(dt, hn::LoadU(d, A))), before, hn::Mul(u, hn::Set(d, B)));
+HWY_INLINE V next_state(D d, V dt, V u, const float* A, float B, V before, float low) {
+  return hn::MulAdd(hn::Add(above_low(d, dt, A, low), hn::Set(d, low)), before, hn::Mul(u, hn::Set(d, B)));
 }
 
 void fwd(const SelectiveScanPiece& p, size_t begin, size_t end) {
@@ -56,7 +62,7 @@ void fwd(const SelectiveScanPiece& p, size_t begin, size_t end) {
       auto sum = p.skip ? hn::Mul(hn::LoadU(d, p.skip + begin + i), xt) : hn::Zero(d);
       for (size_t s = 0; s < S; ++s) {
         float* hs = h + s * kBlock + i;
-        const auto now = next_state(d, step, u, A + s * kBlock + i, B[s], hn::LoadU(d, hs));
+        const auto now = next_state(d, step, u, A + s * kBlock + i, B[s], hn::LoadU(d, hs), p.low);
         hn::StoreU(now, d, hs);
         sum = hn::MulAdd(hn::Set(d, C[s]), now, sum);
       }
@@ -84,8 +90,8 @@ struct BwdBlock {
   HWY_ALIGN float dskip[kBlock];
   // Of one vector of channels over a chunk: [tokens, S] vectors.
   HWY_ALIGN float states[(kChunk + 1) * kMaxS * kLanes];
-  HWY_ALIGN float decays[kChunk * kMaxS * kLanes];
-  HWY_ALIGN float dB[kChunk * kMaxS * kLanes];  // sums over vectors of channels
+  HWY_ALIGN float decays[kChunk * kMaxS * kLanes];  // above low
+  HWY_ALIGN float dB[kChunk * kMaxS * kLanes];      // sums over vectors of channels
   HWY_ALIGN float dC[kChunk * kMaxS * kLanes];
 };
 
@@ -98,7 +104,7 @@ HWY_INLINE void advance(BwdBlock& b, size_t row, size_t rows) {
       const auto step = hn::LoadU(d, dt + i), u = hn::Mul(step, hn::LoadU(d, x + i));
       for (size_t s = 0; s < S; ++s) {
         float* hs = b.h + s * kBlock + i;
-        hn::StoreU(next_state(d, step, u, b.A + s * kBlock + i, B[s], hn::LoadU(d, hs)), d, hs);
+        hn::StoreU(next_state(d, step, u, b.A + s * kBlock + i, B[s], hn::LoadU(d, hs), b.in.low), d, hs);
       }
     });
   }
@@ -114,6 +120,7 @@ HWY_INLINE void chunk_bwd(BwdBlock& b, const float* h0, size_t row, size_t rows,
   for_lanes(b.n, [&](auto d, size_t i) {
     using V = hn::Vec<decltype(d)>;
     const size_t col = b.begin + i;
+    const V low = hn::Set(d, in.low);
     for (size_t s = 0; s < S; ++s) hn::StoreU(hn::LoadU(d, h0 + s * kBlock + i), d, b.states + s * kLanes);
     for (size_t r = 0; r < rows; ++r) {
       const float* B = in.B.row(row + r);
@@ -121,10 +128,10 @@ HWY_INLINE void chunk_bwd(BwdBlock& b, const float* h0, size_t row, size_t rows,
               u = hn::Mul(step, hn::LoadU(d, in.x.row(row + r) + col));
       for (size_t s = 0; s < S; ++s) {
         const size_t at = r * each + s * kLanes;
-        const V a = exp_v(d, hn::Mul(step, hn::LoadU(d, b.A + s * kBlock + i)));
-        hn::StoreU(a, d, b.decays + at);
-        hn::StoreU(hn::MulAdd(a, hn::LoadU(d, b.states + at), hn::Mul(u, hn::Set(d, B[s]))), d,
-                   b.states + at + each);
+        const V above = above_low(d, step, b.A + s * kBlock + i, in.low);
+        hn::StoreU(above, d, b.decays + at);
+        hn::StoreU(hn::MulAdd(hn::Add(above, low), hn::LoadU(d, b.states + at), hn::Mul(u, hn::Set(d, B[s]))),
+                   d, b.states + at + each);
       }
     }
     const V skip = in.skip ? hn::LoadU(d, in.skip + col) : hn::Zero(d);
@@ -137,9 +144,9 @@ HWY_INLINE void chunk_bwd(BwdBlock& b, const float* h0, size_t row, size_t rows,
       for (size_t s = 0; s < S; ++s) {
         const size_t at = r * each + s * kLanes, line = s * kBlock + i;
         const V g = hn::MulAdd(up, hn::Set(d, C[s]), hn::LoadU(d, b.g + line));
-        const V back = hn::Mul(g, hn::LoadU(d, b.decays + at)),
-                through = hn::Mul(back, hn::LoadU(d, b.states + at));  // g_t a_t h_{t-1}
-        hn::StoreU(back, d, b.g + line);
+        const V above = hn::Mul(g, hn::LoadU(d, b.decays + at)),
+                through = hn::Mul(above, hn::LoadU(d, b.states + at));  // g_t (a_t - low) h_{t-1}
+        hn::StoreU(hn::MulAdd(g, low, above), d, b.g + line);
         hn::StoreU(hn::MulAdd(up, hn::LoadU(d, b.states + at + each), hn::LoadU(d, b.dC + at)), d, b.dC + at);
         hn::StoreU(hn::MulAdd(g, u, hn::LoadU(d, b.dB + at)), d, b.dB + at);
         hn::StoreU(hn::MulAdd(through, step, hn::LoadU(d, b.dA + line)), d, b.dA + line);
@@ -210,10 +217,10 @@ void ref_fwd(const SelectiveScanPiece& p, size_t begin, size_t end) {
   const std::vector<float> x = dense(p.x.col_range(begin, end)), dt = dense(p.dt.col_range(begin, end)),
                            B = dense(p.B), C = dense(p.C);
   std::vector<float> y(x.size());
-  ref::selective_scan_fwd<float>(
-      {p.x.rows, end - begin, S},
-      {x.data(), dt.data(), p.A + begin * S, B.data(), C.data(), part(p.skip, begin), part(p.h0, begin * S)},
-      y.data(), p.last ? p.last + begin * S : nullptr);
+  ref::selective_scan_fwd<float>({p.x.rows, end - begin, S},
+                                 {x.data(), dt.data(), p.A + begin * S, B.data(), C.data(),
+                                  part(p.skip, begin), part(p.h0, begin * S), p.low},
+                                 y.data(), p.last ? p.last + begin * S : nullptr);
   scatter(y, p.y.col_range(begin, end));
 }
 
@@ -230,7 +237,8 @@ void ref_bwd(const SelectiveScanIn& in, Mat<const float> dy, const float* dlast,
     std::vector<float> dx(x.size()), ddt(x.size()), dBs(B.size()), dCs(C.size());
     ref::selective_scan_bwd<float>(
         {after - first, n, S},
-        {x.data(), dt.data(), in.A + begin * S, B.data(), C.data(), part(in.skip, begin), part(in.h0, at)},
+        {x.data(), dt.data(), in.A + begin * S, B.data(), C.data(), part(in.skip, begin), part(in.h0, at),
+         in.low},
         up.data(), part(dlast, at),
         {dx.data(), ddt.data(), dA.data(), dBs.data(), dCs.data(), dskip.data(), dh0.data()});
     scatter(dx, block(out.dx)), scatter(ddt, block(out.ddt));
@@ -285,7 +293,7 @@ void selective_scan_fwd(const SelectiveScanIn& in, Mat<float> y, float* last, Pa
   for_blocks(in.seqs(), in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
     const auto rows = [&](auto m) { return m.row_range(in.offsets[s], in.offsets[s + 1]); };
     f.fwd({rows(in.x), rows(in.dt), in.A, rows(in.B), rows(in.C), in.skip, part(in.h0, s * each), rows(y),
-           last ? last + s * each : nullptr},
+           last ? last + s * each : nullptr, in.low},
           begin, end);
   });
 }
@@ -329,7 +337,8 @@ void selective_scan_step(const SelectiveScanStep& in, Mat<float> y, Par par) {
   const SelectiveScanFns& f = selective_scan_impls().use();
   for_blocks(in.x.rows, in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
     const auto row = [&](auto m) { return m.row_range(s, s + 1); };
-    f.fwd({row(in.x), row(in.dt), in.A, row(in.B), row(in.C), in.skip, in.states[s], row(y), in.states[s]},
+    f.fwd({row(in.x), row(in.dt), in.A, row(in.B), row(in.C), in.skip, in.states[s], row(y), in.states[s],
+           in.low},
           begin, end);
   });
 }

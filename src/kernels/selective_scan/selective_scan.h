@@ -1,5 +1,6 @@
 // selective_scan - the diagonal state-space recurrence of Mamba 1, on ragged sequences.
-//   h_t[d, s] = exp(dt_t[d] A[d, s]) h_{t-1}[d, s] + dt_t[d] B_t[s] x_t[d]        s < S, S = 1 .. 64
+//   h_t[d, s] = a_t[d, s] h_{t-1}[d, s] + dt_t[d] B_t[s] x_t[d]        s < S, S = 1 .. 64
+//   a_t[d, s] = low + (1 - low) exp(dt_t[d] A[d, s])        low = 0, or -1 for negative eigenvalues
 //   y_t[d]    = sum_s C_t[s] h_t[d, s] + skip[d] x_t[d]
 // arXiv:2312.00752 algorithm 2 with its simplified discretisation of B, as in the authors' code; its N is our
 // S, its D our skip. A is given itself, negative, not as a logarithm; dt after its softplus.
@@ -26,6 +27,7 @@ struct SelectiveScanIn {
   const float* skip = nullptr;        // [D] or null
   std::span<const uint32_t> offsets;  // sequence s is rows offsets[s] .. offsets[s + 1] - 1
   const float* h0 = nullptr;          // [n, D, S] or null: zeros
+  float low = 0;
   size_t seqs() const { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
@@ -55,6 +57,7 @@ struct SelectiveScanStep {
   Mat<const float> B, C;  // [n, S]
   const float* skip = nullptr;
   std::span<float* const> states;  // n times [D, S], moved on by one token
+  float low = 0;
 };
 void selective_scan_step(const SelectiveScanStep& in, Mat<float> y, Par par = {});  // y may be x or dt
 
@@ -67,6 +70,7 @@ struct SelectiveScanPiece {
   const float* h0;
   Mat<float> y;
   float* last;
+  float low;
 };
 
 inline constexpr size_t kSelectiveScanBlock = 64;  // channels per task

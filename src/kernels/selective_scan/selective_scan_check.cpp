@@ -17,6 +17,7 @@ struct Case {
   size_t channels, state;
   bool carried = true, skip = true;  // a state comes in and its gradient comes back; skip is given
   Decay decay = Decay::kMixed;
+  float low = 0;
 };
 
 // Lengths around the chunk of 16, channels around the vectors and the block of 64.
@@ -39,6 +40,8 @@ const std::vector<Case>& cases() {
       {{65, 3}, 40, 16, true, true, Decay::kStrong},
       {{1, 1, 20}, 9, 8, true, true, Decay::kStrong},
       {{50}, 24, 4, true, true, Decay::kNone},
+      {{65, 3}, 40, 16, true, true, Decay::kMixed, -1},
+      {{1, 1, 20}, 9, 8, true, true, Decay::kStrong, -1},
   };
   return all;
 }
@@ -81,7 +84,8 @@ struct Problem {
                                               Bd.data() + of_bc,
                                               Cd.data() + of_bc,
                                               c.skip ? sd.data() : nullptr,
-                                              c.carried ? hd.data() + of_state : nullptr};
+                                              c.carried ? hd.data() + of_state : nullptr,
+                                              c.low};
       ref::selective_scan_fwd<double>(dims, in, y.data() + at, last.data() + of_state);
       ref::selective_scan_bwd<double>(dims, in, dyd.data() + at, c.carried ? dld.data() + of_state : nullptr,
                                       {dx.data() + at, ddt.data() + at, dA.data(), dB.data() + of_bc,
@@ -108,7 +112,8 @@ struct Strided {
 std::string name_of(const Case& c) {
   std::string name;
   for (const uint32_t n : c.lengths) name += fmt::format("{}{}", name.empty() ? "" : ",", n);
-  return name + fmt::format(" D{} S{}{}{} ", c.channels, c.state, c.carried ? " carried" : "",
+  return name + fmt::format(" D{} S{}{}{}{} ", c.channels, c.state, c.carried ? " carried" : "",
+                            c.low < 0 ? " negative" : "",
                             c.decay == Decay::kStrong ? " strong decay"
                             : c.decay == Decay::kNone ? " no decay"
                                                       : "");
@@ -131,7 +136,8 @@ void check_case(const Problem& p, std::vector<CheckRow>& rows) {
                      .C = C.m(),
                      .skip = p.c.skip ? p.skip.data() : nullptr,
                      .offsets = p.offsets,
-                     .h0 = p.c.carried ? p.h0.data() : nullptr};
+                     .h0 = p.c.carried ? p.h0.data() : nullptr,
+                     .low = p.c.low};
   selective_scan_fwd(in, y.m(), last.data());
   row("y", y.dense(), p.y, kTolF32);
   row("last", last, p.last, kTolF32);

@@ -19,6 +19,7 @@ struct SelectiveScanArgs {  // of one sequence, dense
   const T *B, *C;           // [tokens, state]
   const T* skip;            // [channels] or null
   const T* h0;              // [channels, state] or null
+  double low = 0;
 };
 
 // y [tokens, channels]; last [channels, state] or null.
@@ -34,7 +35,8 @@ void selective_scan_fwd(const SelectiveScanDims& n, const SelectiveScanArgs<T>& 
       T sum{};
       for (size_t s = 0; s < S; ++s) {
         T& hs = h[d * S + s];
-        hs = exp(dt * in.A[d * S + s]) * hs + dt * in.B[t * S + s] * x;
+        const T a = in.low + (1 - in.low) * exp(dt * in.A[d * S + s]);
+        hs = a * hs + dt * in.B[t * S + s] * x;
         sum += in.C[t * S + s] * hs;
       }
       y[t * D + d] = in.skip ? sum + in.skip[d] * x : sum;
@@ -53,7 +55,7 @@ struct SelectiveScanGrads {
 
 // With g_t = d loss / d h_t, which is C_t dy_t plus what comes back from t + 1, a_{t+1} g_{t+1}:
 //   dC_t = sum_d dy_t h_t     dB_t = sum_d g_t dt_t x_t     dx_t = skip dy_t + dt_t sum_s g_t B_t
-//   ddt_t = sum_s g_t (A a_t h_{t-1} + B_t x_t)     dA = sum_t g_t dt_t a_t h_{t-1}
+//   ddt_t = sum_s g_t (A (a_t - low) h_{t-1} + B_t x_t)     dA = sum_t g_t dt_t (a_t - low) h_{t-1}
 // dlast may be null.
 template <class T>
 void selective_scan_bwd(const SelectiveScanDims& n, const SelectiveScanArgs<T>& in, const T* dy,
@@ -68,23 +70,25 @@ void selective_scan_bwd(const SelectiveScanDims& n, const SelectiveScanArgs<T>& 
   for (size_t t = 0; t < n.tokens; ++t)
     for (size_t d = 0; d < D; ++d)
       for (size_t s = 0; s < S; ++s)
-        h[((t + 1) * D + d) * S + s] = exp(in.dt[t * D + d] * in.A[d * S + s]) * h[(t * D + d) * S + s] +
-                                       in.dt[t * D + d] * in.B[t * S + s] * in.x[t * D + d];
+        h[((t + 1) * D + d) * S + s] =
+            (in.low + (1 - in.low) * exp(in.dt[t * D + d] * in.A[d * S + s])) * h[(t * D + d) * S + s] +
+            in.dt[t * D + d] * in.B[t * S + s] * in.x[t * D + d];
   for (size_t i = 0; i < n.tokens * S; ++i) out.dB[i] = out.dC[i] = T(0);
   for (size_t t = n.tokens; t-- > 0;)
     for (size_t d = 0; d < D; ++d) {
       const T x = in.x[t * D + d], dt = in.dt[t * D + d], up = dy[t * D + d];
       T dx{}, ddt{};
       for (size_t s = 0; s < S; ++s) {
-        const T A = in.A[d * S + s], a = exp(dt * A), before = h[(t * D + d) * S + s], B = in.B[t * S + s];
+        const T A = in.A[d * S + s], moved = (1 - in.low) * exp(dt * A), before = h[(t * D + d) * S + s],
+                B = in.B[t * S + s];
         T& gs = g[d * S + s];
         gs += in.C[t * S + s] * up;
         out.dC[t * S + s] += up * h[((t + 1) * D + d) * S + s];
         out.dB[t * S + s] += gs * dt * x;
         dx += gs * dt * B;
-        ddt += gs * (A * a * before + B * x);
-        out.dA[d * S + s] += gs * dt * a * before;
-        gs *= a;
+        ddt += gs * (A * moved * before + B * x);
+        out.dA[d * S + s] += gs * dt * moved * before;
+        gs *= in.low + moved;
       }
       out.dskip[d] += up * x;
       out.dx[t * D + d] = in.skip ? dx + in.skip[d] * up : dx;

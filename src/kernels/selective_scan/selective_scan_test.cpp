@@ -13,6 +13,7 @@ using C = std::complex<double>;
 TEST(SelectiveScan, RefBackwardEqualsComplexStep) {
   for (const size_t tokens : {0, 1, 2, 6})
     for (const bool with_skip : {true, false}) {
+      const double low = with_skip ? -1 : 0;
       const ref::SelectiveScanDims n{tokens, 3, 2};
       const size_t D = n.channels, S = n.state, TD = tokens * D, TS = tokens * S, DS = D * S;
       std::vector<C> x = random_complex(TD, 1), dt = random_complex(TD, 2, 0.3), A = random_complex(DS, 3),
@@ -21,8 +22,9 @@ TEST(SelectiveScan, RefBackwardEqualsComplexStep) {
       for (C& v : dt) v += 1.0;
       for (C& v : A) v = -std::exp(v.real());
       std::vector<C> y(TD), last(DS), dx(TD), ddt(TD), dA(DS), dB(TS), dC(TS), dskip(D), dh0(DS);
-      const ref::SelectiveScanArgs<C> in{
-          x.data(), dt.data(), A.data(), B.data(), Cm.data(), with_skip ? skip.data() : nullptr, h0.data()};
+      const ref::SelectiveScanArgs<C> in{x.data(),  dt.data(), A.data(),
+                                         B.data(),  Cm.data(), with_skip ? skip.data() : nullptr,
+                                         h0.data(), low};
       const auto loss = [&] {
         ref::selective_scan_fwd<C>(n, in, y.data(), last.data());
         return dot(y, dy) + dot(last, dlast);

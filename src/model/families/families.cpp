@@ -119,6 +119,7 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
       problems.push_back({where, "is " + plain(a), fmt::format("{} has {}", family, plain(b))});
   };
   compare("vocab_size", ours.vocab_size, theirs.vocab_size);
+  compare("outputs", ours.outputs, theirs.outputs);
   compare("d_model", ours.d_model, theirs.d_model);
   compare("n_layers", ours.n_layers, theirs.n_layers);
   compare("norm_eps", ours.norm_eps, theirs.norm_eps);

@@ -9,12 +9,14 @@ namespace {
 
 struct MambaConfig {
   int64_t d_inner = 0, state = 16, dt_rank = 0, conv = 4;
+  bool negative_eigenvalues = false;
   template <class V>
   void visit(V& v) {
     v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
     v("state", state, {1, static_cast<double>(kSelectiveScanMaxState)}, "numbers remembered per channel");
     v("dt_rank", dt_rank, {0, 1 << 20}, "rank of the step-length projection; 0 = d_model / 16, rounded up");
     v("conv", conv, {2, 8}, "taps of the convolution");
+    v("negative_eigenvalues", negative_eigenvalues, "decays from -1 to 1 instead of 0 to 1");
   }
 };
 
@@ -32,7 +34,11 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
 class Mamba : public Mixer {
  public:
   Mamba(const MambaConfig& c, const ModelConfig& model, Declare declare)
-      : inner_(c.d_inner), state_(c.state), rank_(c.dt_rank), taps_(c.conv) {
+      : inner_(c.d_inner),
+        state_(c.state),
+        rank_(c.dt_rank),
+        taps_(c.conv),
+        low_(c.negative_eigenvalues ? -1.0f : 0.0f) {
     const double tap = 1 / std::sqrt(static_cast<double>(taps_)),
                  rank = 1 / std::sqrt(static_cast<double>(rank_));
     in_ = declare.matrix("in_proj.weight", 2 * inner_, model.d_model);
@@ -53,8 +59,9 @@ class Mamba : public Mixer {
     x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
-    const Var y = selective_scan(e, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_},
-                                 call.offsets, call.memory(&LayerState::scan, inner_ * state_));
+    const Var y =
+        selective_scan(e, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_},
+                       call.offsets, call.memory(&LayerState::scan, inner_ * state_));
     return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
   }
 
@@ -68,6 +75,7 @@ class Mamba : public Mixer {
 
  private:
   size_t inner_, state_, rank_, taps_;
+  float low_;
   size_t in_, conv_, conv_bias_, x_, dt_, dt_bias_, a_log_, skip_, out_;
 };
 

@@ -19,6 +19,7 @@ struct Init {
     kOutput,  // the same divided by sqrt(2 layers): matrices that write to the residual stream
     kOnes,
     kZeros,
+    kIdentity,    // ones at (i, low + i)
     kUniform,     // between low and high
     kLogUniform,  // the logarithm of a number between low and high: decay rates
     kLogColumn,   // log(1 + column): Mamba's decay rates

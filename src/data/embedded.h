@@ -5,6 +5,6 @@
 
 namespace braid {
 
-std::string_view demo_text();  // scenes by Shakespeare, public domain, 1.1 MB
+std::string_view shakespeare();  // scenes by Shakespeare, public domain, 1.1 MB
 
 }  // namespace braid
