@@ -342,8 +342,14 @@ TEST(Op, SelectiveScanEqualsTheReference) {
       for (size_t s = 0; s < b.B(); ++s) {
         const size_t at = s * b.T * D, bt = s * b.T * N, st = s * D * N;
         const ref::SelectiveScanDims dims{static_cast<size_t>(b.lengths[s]), D, N};
-        const ref::SelectiveScanArgs<double> a{
-            &x[at], &dt[at], A.data(), &Bm[bt], &Cm[bt], skip.data(), with_state ? &h0[st] : nullptr};
+        const ref::SelectiveScanArgs<double> a{&x[at],
+                                               &dt[at],
+                                               A.data(),
+                                               &Bm[bt],
+                                               &Cm[bt],
+                                               skip.data(),
+                                               with_state ? &h0[st] : nullptr,
+                                               with_state ? -1.0 : 0.0};
         ref::selective_scan_fwd<double>(dims, a, &y[at], &h[st]);
         ref::selective_scan_bwd<double>(
             dims, a, &up[at], nullptr,
@@ -353,7 +359,8 @@ TEST(Op, SelectiveScanEqualsTheReference) {
           "selective_scan", in,
           {{{"y", y}, {"h", h}},
            {{"dx", dx}, {"ddt", ddt}, {"dA", dA}, {"dBm", dB}, {"dCm", dC}, {"dDskip", dskip}, {"dh0", dh0}}},
-          {"", "recurrent", "step"}, {}, with_state ? "state" : "");
+          {"", "recurrent", "step"}, with_state ? Args{"--set", "negative=1"} : Args{},
+          with_state ? "state" : "");
     }
 }
 
@@ -436,7 +443,7 @@ TEST(Op, OptionsThatCannotBeUsed) {
   expect_error(with("short_conv", {"--set", "silu=2"}), 2, {"silu: is '2'", "0 | 1"});
   expect_error(with("fast_weight", {"--form", "chunks", "--set", "chunk=1000", "l2nrm=1"}), 2,
                {"auto, chunk, recurrent, step", "chunk: is 1000", "from 0 to 128", "'l2norm'"});
-  expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "it has none"});
+  expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "known: negative"});
 }
 
 TEST(Op, FilesThatCannotBeUsed) {

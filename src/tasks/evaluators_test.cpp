@@ -444,6 +444,46 @@ struct Conditioned {
   }
 };
 
+// Each question from the table in front and the ones before it.
+struct Counted {
+  int32_t keys, values;
+  int32_t first_key() const { return 4 + values; }
+  int32_t first_pair() const { return first_key() + 2 * keys; }
+  std::string operator()(const Sample& s) const {
+    if (s.tokens.size() != s.targets.size()) return "a token without a target";
+    std::map<int32_t, int32_t> table;
+    size_t t = 0;
+    for (; t < s.tokens.size() && s.tokens[t] >= first_pair(); ++t) {
+      const int32_t pair = s.tokens[t] - first_pair();
+      if (pair >= keys * values) return "no such pair";
+      if (!table.emplace(pair / values, pair % values).second) return "a key stands twice in the table";
+      if (s.targets[t] != kUnsupervised) return "the table is asked";
+    }
+    for (size_t q = t; q < s.tokens.size(); ++q) {
+      const auto ones = std::count(s.tokens.begin() + static_cast<std::ptrdiff_t>(t),
+                                   s.tokens.begin() + static_cast<std::ptrdiff_t>(q) + 1, 1);
+      if (s.tokens[q] < 2) {
+        if (s.targets[q] != (ones % 2 ? 3 : 2)) return "wrong parity";
+        continue;
+      }
+      const int32_t key = s.tokens[q] - first_key();
+      if (key < 0 || key >= 2 * keys || !table.contains(key % keys)) return "a key that is not in the table";
+      const auto moved = key < keys ? 0 : static_cast<int32_t>(ones % 2);
+      if (s.targets[q] != 4 + (table[key % keys] + moved) % values) return "wrong value";
+    }
+    return "";
+  }
+  void mistake(Sample& s) const {  // begins to count at one
+    int32_t parity = 0;
+    for (size_t t = 0; t < s.tokens.size(); ++t) {
+      const int32_t key = s.tokens[t] - first_key();
+      if (s.tokens[t] < 2) parity ^= s.tokens[t], s.targets[t] = 5 - s.targets[t];
+      if (key >= keys && key < 2 * keys)
+        s.targets[t] = 4 + (s.targets[t] - 4 + (parity ? values - 1 : 1)) % values;
+    }
+  }
+};
+
 Expect words(std::vector<std::string> settings, const char* group, int32_t most_moved, int32_t per_element,
              size_t vocab, double chance, const char* golden) {
   const Words w{group, most_moved, per_element};
@@ -479,6 +519,7 @@ const std::vector<Expect>& all_expected() {
                     {1024, 256}},
                    true};
   const Conditioned pad{true, 32}, no_pad{false, 32};
+  const Counted counted{48, 4};
   const auto by = [](const auto& rule) { return [rule](Sample& s) { rule.mistake(s); }; };
   static const std::vector<Expect> all{
       {"parity", {}, parity, parity_mistake, 2, 39, 39, 255, 3, 0.5, "50eca794b5a74b84"},
@@ -566,6 +607,7 @@ const std::vector<Expect>& all_expected() {
        "b85a6d9f07f4f282"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
+      {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},
   };
   return all;
 }

@@ -18,5 +18,6 @@ std::unique_ptr<Task> make_selective_copy();
 std::unique_ptr<Task> make_induction();
 std::unique_ptr<Task> make_state_recall();
 std::unique_ptr<Task> make_pcr();
+std::unique_ptr<Task> make_counted_recall();
 
 }  // namespace braid

@@ -141,6 +141,24 @@ TEST(Metrics, PcrTellsParityFromRetrieval) {
   EXPECT_NEAR(find(first, "answer, values differ").value(), 0.5, 0.07);
 }
 
+TEST(Metrics, CountedRecallTellsItsPartsApart) {
+  const TaskSource source = source_of("counted-recall");
+  const Batch batch = source.validation(0, 200);
+  std::vector<int32_t> remembers = batch.targets;  // always says even, so that stars mean nothing
+  for (size_t t = 0; t < remembers.size(); ++t) {
+    const bool starred = batch.tokens[t] >= 8 + 48 && batch.tokens[t] < 8 + 96;
+    if (batch.tokens[t] < 2) remembers[t] = 2;
+    if (starred) remembers[t] = batch.targets[t] == 4 ? 5 : 4;
+  }
+  const std::vector<Metric> all = measure(source.task(), batch.view(), remembers);
+  EXPECT_NEAR(find(all, "count").value(), 0.5, 0.1);
+  EXPECT_EQ(find(all, "recall").value(), 1);
+  EXPECT_EQ(find(all, "both").right, 0u);
+  const size_t total = find(all, "count").total + find(all, "recall").total + find(all, "both").total;
+  EXPECT_EQ(total, find(all, "accuracy").total);
+  EXPECT_NEAR(static_cast<double>(find(all, "both").total) / static_cast<double>(total), 1.0 / 3, 0.03);
+}
+
 TEST(Metrics, MqarMixReportsEverySize) {
   const TaskSource source = source_of("mqar", {"mix=true"});
   const Batch batch = source.validation(0, 100);

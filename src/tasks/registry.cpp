@@ -43,6 +43,9 @@ constexpr std::array kTasks{
     TaskEntry{"pcr", 1,
               "a parity tells which address to look up in a table; a length counts the parity's bits",
               "arXiv:2605.16640", &make_pcr},
+    TaskEntry{"counted-recall", 1,
+              "keys to look up, bits to count, and answers that need both; a length counts the questions",
+              "Braid", &make_counted_recall},
 };
 
 }  // namespace

@@ -170,9 +170,8 @@ void OpCall::read_settings(const std::vector<std::string>& given, std::vector<Pr
     const auto s = std::find_if(op_->settings.begin(), op_->settings.end(),
                                 [&](const OpSetting& x) { return x.name == name; });
     if (s == op_->settings.end()) {
-      const std::vector<std::string> names = setting_names(*op_);
       problems.push_back({"--set " + text, fmt::format("'{}' is not a setting of {}", name, op_->name),
-                          names.empty() ? "it has none" : suggest(name, names)});
+                          suggest(name, setting_names(*op_))});
     } else if (equals == std::string::npos) {
       problems.push_back({"--set " + text, "has no value", fmt::format("write {}=VALUE", name)});
     } else if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
