@@ -226,8 +226,9 @@ void Exact::cross_entropy(const CrossEntropyIn& in) {
 // ---- Sequences
 
 void Exact::attention_packed_fwd(const AttentionShape& s, const AttentionPacked& in, In o) {
-  const ref::AttentionDims<Number> d{s.heads, s.kv_heads, s.dk, s.dv, s.window, s.scale, s.chunk};
+  ref::AttentionDims<Number> d{s.heads, s.kv_heads, s.dk, s.dv, s.window, s.scale, s.chunk, s.drop};
   each_sequence(in.offsets, [&](size_t at, size_t n) {
+    d.row0 = at;
     const auto part = [&](In m) { return get(m.row_range(at, at + n)); };
     Numbers out(n * o.cols);
     ref::attention_fwd<Number>(d, part(in.q).data(), part(in.k).data(), part(in.v).data(), n, n, 0, nullptr,

@@ -348,8 +348,11 @@ Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const Q
   return {q, k};
 }
 
-Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& s) {
+Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape,
+              float p) {
   const OpTimer timer(e.profile(), "attention", false);
+  AttentionShape s = shape;
+  if (p > 0 && e.dropout_rng()) s.drop = {p, e.dropout_rng()->block(e.next_dropout_site(), 0)[0]};
   const AttentionPacked in{.q = q.v, .k = k.v, .v = v.v, .offsets = offsets};
   const Var o = e.result(q.v.rows, s.heads * s.dv);
   float* lse = e.recording() ? e.arena().take<float>(q.v.rows * s.heads).data() : nullptr;

@@ -207,7 +207,8 @@ TEST(Gradient, MutantsFail) {
 }
 
 TEST(Gradient, IsExactWithDropout) {
-  const std::unique_ptr<Model> model = make(small("gdn-h1", {"dropout=0.3"}), 17, "gdn-h1");
+  const std::unique_ptr<Model> model =
+      make(small("gdn-h1", {"dropout=0.3", "pattern.1.mixer.weight_dropout=0.3"}), 17, "gdn-h1");
   enlarge(*model);
   const Batch batch = ragged_batch(4, 8, 17);
   const Rng rng(3, "dropout");
@@ -254,8 +255,10 @@ std::vector<std::string> dropout_everywhere(const std::string& arch) {
   const Result<Json> json = preset_config(arch, "tiny", 17);
   for (size_t i = 0; i < (*json)["pattern"].size(); ++i) {
     const std::string type = (*json)["pattern"][i]["mixer"]["type"];
+    const std::string mixer = "pattern." + std::to_string(i) + ".mixer.";
+    if (type == "attention") all.push_back(mixer + "weight_dropout=0.1");
     if (type != "attention" && type != "deltaformer" && !type.starts_with("mamba"))
-      all.push_back("pattern." + std::to_string(i) + ".mixer.qkv_dropout=0.1");
+      all.push_back(mixer + "qkv_dropout=0.1");
   }
   return all;
 }

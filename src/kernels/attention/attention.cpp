@@ -236,6 +236,43 @@ HWY_INLINE VFull softmax_step(const Visible& vis, size_t keys, size_t c, float* 
   return factor;
 }
 
+// The dropout's hash of each column; nothing is dropped unless p > 0.
+struct Dropped {
+  HWY_ALIGN uint32_t hash[kMaxColumns];
+  AttentionDrop drop;
+
+  void set(const AttentionShape& s, const Columns& cols) {
+    drop = s.drop;
+    if (drop.p <= 0) return;
+    cols.each([&](size_t c, size_t row, size_t head) { hash[c] = drop_column(drop, row, head); });
+    for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) hash[c] = 0;
+  }
+};
+
+// Factors for the key at position `key` and the vector of columns at c: as drop_factor.
+HWY_INLINE VFull drop_factors(const Dropped& dropped, size_t c, int64_t key) {
+  const Full d;
+  const hn::RebindToUnsigned<Full> du;
+  const hn::RebindToSigned<Full> di;
+  auto h = hn::Add(hn::Load(du, dropped.hash + c), hn::Set(du, static_cast<uint32_t>(key)));
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), hn::Set(du, 0x7feb352dU));
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<15>(h)), hn::Set(du, 0x846ca68bU));
+  h = hn::ShiftRight<8>(hn::Xor(h, hn::ShiftRight<16>(h)));
+  const VFull level = hn::Set(d, dropped.drop.p * kDropSteps);
+  return hn::IfThenElseZero(hn::Ge(hn::ConvertTo(d, hn::BitCast(di, h)), level),
+                            hn::Set(d, dropped.drop.kept()));
+}
+
+// Weights at `st` of the keys that the vector of columns at c sees.
+HWY_INLINE void drop_weights(const Dropped& dropped, const Visible& vis, size_t keys, size_t c, int64_t first,
+                             float* st, size_t ld) {
+  const Full d;
+  for_visible(vis, keys, c, [&](size_t j, auto) {
+    const VFull f = drop_factors(dropped, c, first + static_cast<int64_t>(j));
+    hn::StoreU(hn::Mul(hn::LoadU(d, st + j * ld), f), d, st + j * ld);
+  });
+}
+
 // Rows of one kv head's keys and values, from position `first` on.
 struct KeyBlock {
   const float *k, *v;
@@ -357,10 +394,12 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegm
   HWY_ALIGN float qs[kLanes / 2 * kAttentionMaxDim];
   HWY_ALIGN float acc[kLanes / 2 * kAttentionMaxDim];
   float p[kStep], m[kLanes], l[kLanes];
+  uint32_t hash[kLanes];
   for (size_t c = 0; c < cols.n; ++c) m[c] = -HUGE_VALF, l[c] = 0;
   std::fill_n(acc, cols.n * s.dv, 0.0f);
   cols.each([&](size_t c, size_t row, size_t head) {
     copy(q.row(row) + head * s.dk, qs + c * s.dk, s.dk, s.scale);
+    hash[c] = drop_column(s.drop, row, head);
   });
   KeyBlocks blocks(s, kv, kv_head, cols, kStep);
   for (KeyBlock b = blocks.next(), next; b.keys; b = next) {
@@ -384,6 +423,9 @@ void fwd_few(const AttentionShape& s, Mat<const float> q, std::span<const KvSegm
                hn::StoreU(e, t, p + i);
                return e;
              });
+      if (s.drop.p > 0)
+        for (size_t i = 0; i < n; ++i)
+          p[i] *= drop_factor(s.drop, hash[c], first + static_cast<int64_t>(lo + i));
       float* out = acc + c * s.dv;
       if (factor != 1.0f)
         for_lanes(s.dv, [&](auto t, size_t i) {
@@ -416,6 +458,8 @@ void fwd_block(const AttentionShape& s, Mat<const float> q, std::span<const KvSe
   std::fill_n(m, padded, -HUGE_VALF);
   std::fill_n(l, padded, 0.0f);
   Visible vis;
+  Dropped dropped;
+  dropped.set(s, cols);
   KeyBlocks blocks(s, kv, kv_head, cols, fwd_tile(s).keys);
   for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
     vis.set(s, cols, b.first, b.keys);
@@ -439,6 +483,7 @@ void fwd_block(const AttentionShape& s, Mat<const float> q, std::span<const KvSe
       for (size_t x = 0; x < vectors; x += kLanes) {
         const VFull f = softmax_step(vis, keys, c + x, st + x, kPanel, m + c + x, l + c + x);
         hn::Store(f, d, factor + x);
+        if (s.drop.p > 0) drop_weights(dropped, vis, keys, c + x, first, st + x, kPanel);
         rescale |= !hn::AllTrue(d, hn::Eq(f, hn::Set(d, 1.0f)));
         const KeyRange own = visible_keys(vis, keys, c + x, kLanes);
         float* pad = st + r.begin * kPanel + x;
@@ -482,16 +527,22 @@ void fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& seq, s
               scratch ? 0 : kv_head, o, lse);
 }
 
-// Scores at `st` become p, dp at `dt` becomes ds, for one vector of columns.
-HWY_INLINE void bwd_step(const Visible& vis, size_t keys, size_t c, float* st, float* dt, size_t ld,
-                         const float* lse, const float* delta) {
+// Scores at `st` become p, dp at `dt` becomes ds, for one vector of columns; with `drop` the kept p.
+template <bool drop>
+HWY_INLINE void bwd_step(const Visible& vis, const Dropped& dropped, size_t keys, int64_t first, size_t c,
+                         float* st, float* dt, size_t ld, const float* lse, const float* delta) {
   const Full d;
   const VFull top = hn::LoadU(d, lse), mean = hn::LoadU(d, delta);
   for_visible(vis, keys, c, [&](size_t j, auto masked) {
-    VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), top));
+    VFull p = exp_weight(hn::Sub(hn::LoadU(d, st + j * ld), top)), dp = hn::LoadU(d, dt + j * ld);
     if constexpr (masked) p = hn::IfThenElseZero(sees(vis, c, j), p);
-    hn::StoreU(p, d, st + j * ld);
-    hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, dt + j * ld), mean)), d, dt + j * ld);
+    VFull kept = p;
+    if constexpr (drop) {
+      const VFull f = drop_factors(dropped, c, first + static_cast<int64_t>(j));
+      kept = hn::Mul(p, f), dp = hn::Mul(dp, f);
+    }
+    hn::StoreU(kept, d, st + j * ld);
+    hn::StoreU(hn::Mul(p, hn::Sub(dp, mean)), d, dt + j * ld);
   });
 }
 
@@ -534,6 +585,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
   HWY_ALIGN float lse[kMaxColumns];
   HWY_ALIGN float delta[kMaxColumns];
   Visible vis;
+  Dropped dropped;
   for (size_t begin = 0; begin < rows * group; begin += block) {
     const Columns cols{row0, begin, std::min(block, rows * group - begin), group, kv_head * group, 0};
     gather(cols, in.q, s.dk, s.scale, q, k_stride);
@@ -550,6 +602,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
       });
     });
     for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
+    dropped.set(s, cols);
     for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
     KeyBlocks blocks(s, {&kv, 1}, 0, cols, max_keys);
     for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
@@ -564,7 +617,10 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
         gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv, kPanel, dt + r.begin * block + c,
                 block, Into::kOverwrite);
         for (size_t x = c; x < c + vectors; x += kLanes) {
-          bwd_step(vis, keys, x, st + x, dt + x, block, lse + x, delta + x);
+          if (s.drop.p > 0)
+            bwd_step<true>(vis, dropped, keys, first, x, st + x, dt + x, block, lse + x, delta + x);
+          else
+            bwd_step<false>(vis, dropped, keys, first, x, st + x, dt + x, block, lse + x, delta + x);
           const KeyRange own = visible_keys(vis, keys, x, kLanes);
           zero_outside(st + x, block, keys, own);
           zero_outside(dt + x, block, keys, own);
@@ -622,9 +678,10 @@ void ref_fwd(const AttentionShape& s, Mat<const float> q, const AttentionSeq& se
       at.push_back(seg.first + static_cast<int64_t>(j));
     }
   const size_t group = s.heads / s.kv_heads;
-  const ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
+  ref::AttentionDims<float> dims{1, 1, s.dk, s.dv, s.window, s.scale, s.chunk, s.drop};
   for (size_t c = begin; c < end; ++c) {
     const size_t row = seq.begin + c / group, head = kv_head * group + c % group;
+    dims.row0 = row, dims.head0 = head;
     ref::attention_fwd<float>(dims, q.row(row) + head * s.dk, k.data(), v.data(), 1, at.size(),
                               seq.first + static_cast<int64_t>(c / group), at.data(),
                               o.row(row) + head * s.dv, lse ? lse + row * s.heads + head : nullptr);
@@ -635,7 +692,8 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
              Mat<const float> dout, const AttentionGrad& grad, size_t seq, size_t kv_head, float*) {
   const size_t row = in.offsets[seq], n = in.offsets[seq + 1] - row, group = s.heads / s.kv_heads;
   const size_t qw = group * s.dk, ow = group * s.dv;
-  const ref::AttentionDims<float> dims{group, 1, s.dk, s.dv, s.window, s.scale, s.chunk};
+  const ref::AttentionDims<float> dims{group,   1,       s.dk,   s.dv, s.window,
+                                       s.scale, s.chunk, s.drop, row,  kv_head * group};
   std::vector<float> dq(n * qw), dk(n * s.dk), dv(n * s.dv);
   ref::attention_bwd<float>(
       dims, dense(in.q, row, n, kv_head * qw, qw).data(), dense(in.k, row, n, kv_head * s.dk, s.dk).data(),

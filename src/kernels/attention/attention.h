@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/parallel.h"
+#include "kernels/attention/drop.h"
 #include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
@@ -23,6 +24,7 @@ struct AttentionShape {
   size_t window = 0;       // 0 = all; else a query sees itself and the window - 1 positions before it
   float scale = 1;
   size_t chunk = 0;  // 0 = off; else a query sees nothing before its own chunk of positions. Not with window
+  AttentionDrop drop = {};  // of the weights p_ij, after the sum in lse
 };
 inline constexpr size_t kAttentionMaxDim = 512;
 

@@ -16,6 +16,7 @@ struct Case {
   size_t heads, kv_heads, dk, dv, window;
   float scale;
   size_t chunk = 0;
+  AttentionDrop drop = {};
 };
 
 // Lengths around the vectors, panels and tiles (8, 16, 64, 128), heads that are no multiple of a vector, and
@@ -44,6 +45,9 @@ const std::vector<Case>& cases() {
       {{200}, 1, 1, 200, 130, 0, 0.07f},
       {{90}, 2, 1, 512, 500, 40, 0.04f},
       {{300}, 3, 1, 16, 16, 0, 0.25f},
+      {{1}, 4, 1, 8, 8, 0, 0.35f, 0, {0.3f, 5}},
+      {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 33, 0.3f, 0, {0.1f, 6}},
+      {{300}, 3, 1, 16, 16, 0, 0.25f, 0, {0.5f, 7}},
       {{70}, 1, 1, 32, 32, 0, 3.0f},  // sharp: the running maximum moves a lot
   };
   return all;
@@ -73,9 +77,10 @@ struct Problem {
     };
     const std::vector<double> qd = part(0, qw), kd = part(qw, kw), vd = part(qw + kw, vw),
                               dod = to_double(dout);
-    const ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk};
+    ref::AttentionDims<double> d{c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk, c.drop};
     for (size_t s = 0; s < c.lengths.size(); ++s) {
       const size_t at = offsets[s], n = c.lengths[s];
+      d.row0 = at;
       const double *q = qd.data() + at * qw, *k = kd.data() + at * kw, *v = vd.data() + at * vw;
       ref::attention_fwd<double>(d, q, k, v, n, n, 0, nullptr, o.data() + at * ow, lse.data() + at * c.heads);
       ref::attention_bwd<double>(d, q, k, v, o.data() + at * ow, lse.data() + at * c.heads,
@@ -89,13 +94,16 @@ struct Problem {
     }
   }
 
-  AttentionShape shape() const { return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk}; }
+  AttentionShape shape() const {
+    return {c.heads, c.kv_heads, c.dk, c.dv, c.window, c.scale, c.chunk, c.drop};
+  }
   std::string name() const {
     std::string s;
     for (const uint32_t n : c.lengths) s += fmt::format("{}{}", s.empty() ? "" : ",", n);
     s += fmt::format(" h{}/{} d{}/{} ", c.heads, c.kv_heads, c.dk, c.dv);
     if (c.window) s += fmt::format("window {} ", c.window);
     if (c.chunk) s += fmt::format("chunk {} ", c.chunk);
+    if (c.drop.p > 0) s += fmt::format("dropout {} ", c.drop.p);
     return s;
   }
   Mat<const float> view(size_t begin, size_t width) const {

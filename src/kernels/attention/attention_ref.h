@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention/drop.h"
+
 namespace braid::ref {
 
 template <class T>
@@ -15,6 +17,11 @@ struct AttentionDims {
   size_t window;  // 0 = all
   T scale;
   size_t chunk = 0;  // 0 = off
+  AttentionDrop drop = {};
+  size_t row0 = 0, head0 = 0;  // number of the first query and head, for drop
+  T factor(size_t query, size_t head, int64_t key) const {
+    return drop.p > 0 ? T(drop_factor(drop, drop_column(drop, row0 + query, head0 + head), key)) : T(1);
+  }
   size_t kv_head(size_t head) const { return head / (heads / kv_heads); }
 };
 
@@ -55,7 +62,8 @@ void attention_fwd(const AttentionDims<T>& d, const T* q, const T* k, const T* v
         if (!sees(i, j)) continue;
         const T p = exp(s[j] - base);
         sum += p;
-        for (size_t e = 0; e < d.dv; ++e) out[e] += p * v[(j * d.kv_heads + hk) * d.dv + e];
+        const T kept = p * d.factor(i, h, key_at ? key_at[j] : static_cast<int64_t>(j));
+        for (size_t e = 0; e < d.dv; ++e) out[e] += kept * v[(j * d.kv_heads + hk) * d.dv + e];
       }
       const bool any = real(sum) != 0;  // also for NaN
       if (any)
@@ -65,7 +73,7 @@ void attention_fwd(const AttentionDims<T>& d, const T* q, const T* k, const T* v
 }
 
 // Queries and keys of the same n positions. With p_ij = exp(s_ij - lse_i) and delta_i = do_i . o_i:
-//   dv_j = sum_i p_ij do_i     ds_ij = p_ij (do_i . v_j - delta_i)
+//   dv_j = sum_i f_ij p_ij do_i     ds_ij = p_ij (f_ij do_i . v_j - delta_i)     f_ij: 1, or the dropout's
 //   dq_i = scale sum_j ds_ij k_j     dk_j = scale sum_i ds_ij q_i
 // Sums over i run over all query heads of a kv head. dq, dk, dv are overwritten.
 template <class T>
@@ -87,8 +95,9 @@ void attention_bwd(const AttentionDims<T>& d, const T* q, const T* k, const T* v
         T s{}, dp{};
         for (size_t e = 0; e < d.dk; ++e) s += d.scale * q[hq * d.dk + e] * k[hk * d.dk + e];
         for (size_t e = 0; e < d.dv; ++e) dp += dout[hq * d.dv + e] * v[hk * d.dv + e];
-        const T p = exp(s - lse[hq]), ds = d.scale * p * (dp - delta);
-        for (size_t e = 0; e < d.dv; ++e) dv[hk * d.dv + e] += p * dout[hq * d.dv + e];
+        const T f = d.factor(i, h, static_cast<int64_t>(j)), p = exp(s - lse[hq]),
+                ds = d.scale * p * (f * dp - delta);
+        for (size_t e = 0; e < d.dv; ++e) dv[hk * d.dv + e] += f * p * dout[hq * d.dv + e];
         for (size_t e = 0; e < d.dk; ++e) dq[hq * d.dk + e] += ds * k[hk * d.dk + e];
         for (size_t e = 0; e < d.dk; ++e) dk[hk * d.dk + e] += ds * q[hq * d.dk + e];
       }

@@ -16,9 +16,10 @@ using C = std::complex<double>;
 TEST(Attention, RefBackwardEqualsComplexStep) {
   struct {
     size_t window, chunk;
-  } forms[] = {{0, 0}, {3, 0}, {0, 4}};
-  for (const auto& [window, chunk] : forms) {
-    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6, chunk};
+    float drop;
+  } forms[] = {{0, 0, 0}, {3, 0, 0}, {0, 4, 0}, {0, 0, 0.4f}};
+  for (const auto& [window, chunk, drop] : forms) {
+    const ref::AttentionDims<C> d{4, 2, 3, 2, window, 0.6, chunk, {drop, 1}};
     const size_t n = 6, nq = n * d.heads * d.dk, nk = n * d.kv_heads * d.dk, nv = n * d.kv_heads * d.dv,
                  no = n * d.heads * d.dv;
     std::vector<C> q = random_complex(nq, 1), k = random_complex(nk, 2), v = random_complex(nv, 3),
@@ -33,6 +34,30 @@ TEST(Attention, RefBackwardEqualsComplexStep) {
     expect_gradient(q, dq, loss);
     expect_gradient(k, dk, loss);
     expect_gradient(v, dv, loss);
+  }
+}
+
+// As many weights are dropped as asked, in every row, head and column, and another seed drops others.
+TEST(Attention, DropoutKeepsItsShare) {
+  const AttentionDrop drop{0.25f, 9}, other{0.25f, 10};
+  const size_t n = 64, heads = 4;
+  size_t kept = 0, same = 0;
+  std::vector<size_t> by_key(n), by_row(n);
+  for (size_t row = 0; row < n; ++row)
+    for (size_t head = 0; head < heads; ++head)
+      for (size_t key = 0; key < n; ++key) {
+        const auto at = static_cast<int64_t>(key);
+        const float f = drop_factor(drop, drop_column(drop, row, head), at);
+        EXPECT_TRUE(f == 0 || f == 1 / 0.75f);
+        kept += f > 0, by_key[key] += f > 0, by_row[row] += f > 0;
+        same += (f > 0) == (drop_factor(other, drop_column(other, row, head), at) > 0);
+      }
+  const auto all = static_cast<double>(n * n * heads);
+  EXPECT_NEAR(static_cast<double>(kept) / all, 0.75, 0.01);
+  EXPECT_NEAR(static_cast<double>(same) / all, 0.75 * 0.75 + 0.25 * 0.25, 0.01);
+  for (size_t i = 0; i < n; ++i) {
+    EXPECT_NEAR(static_cast<double>(by_key[i]), 192, 35);  // 5 standard deviations
+    EXPECT_NEAR(static_cast<double>(by_row[i]), 192, 35);
   }
 }
 

@@ -4,9 +4,9 @@
 
 namespace braid {
 
-Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s) {
+Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s, float p) {
   Exec& e = call.exec;
-  if (call.states.empty()) return attention(e, q, k, v, call.offsets, s);
+  if (call.states.empty()) return attention(e, q, k, v, call.offsets, s, p);
   check(!e.recording() && !e.exact(), "attention: gradients through a cache are not recorded");
   const size_t n = call.states.size();
   std::vector<std::vector<KvSegment>> segments(n);

@@ -11,7 +11,7 @@ namespace {
 
 struct AttentionConfig {
   int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
-  double rope_theta = 10000;
+  double rope_theta = 10000, weight_dropout = 0;
   std::string qk_norm = "none", gate = "none";
   template <class V>
   void visit(V& v) {
@@ -25,6 +25,8 @@ struct AttentionConfig {
       "RMSNorm of q and k: per head, or over the whole projection");
     v("gate", gate, {"none", "sigmoid"},
       "what the output is multiplied with: a projection of the layer's input");
+    v("weight_dropout", weight_dropout, {0, 0.99},
+      "share of the attention weights dropped in training (GPT-2)");
   }
 };
 
@@ -94,7 +96,7 @@ class Attention : public Mixer {
                               .norm_heads = c_.qk_norm == "head",
                               .norm = norm_,
                               .rope = rope_.get()});
-    Var o = attend(call, qk.q, qk.k, values, shape_);
+    Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
     if (c_.gate != "none") o = gated(e, o, linear(e, call.x, g_), Gate::kSigmoid);
     return linear(e, o, o_, call.residual);
   }
