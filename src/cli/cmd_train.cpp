@@ -1,8 +1,9 @@
 #include "base/interrupt.h"
 #include "cli/cli.h"
-#include "train/setup.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "lab/run_page.h"
+#include "train/setup.h"
 #include "train/trainer.h"
 
 namespace braid {
@@ -29,6 +30,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (!hooks.quiet) hooks.on_start = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const Result<TrainSummary> r = run_training(o, **source, this_program(), pool, hooks);
   if (!r) return fail(r.error());
+  if (Status s = run_page(o.run).save(o.run + "/report.html"); !s) return fail(s.error());
   if (r->interrupted()) {
     fmt::print(stderr, "interrupted at step {} of {}; saved. Go on with: braid train --run {} --resume\n",
                r->progression.step, o.steps, o.run);
@@ -44,9 +46,10 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
                 {"seconds", r->seconds},
                 {"run", o.run}});
   else
-    fmt::print("trained {} steps in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model in {}\n",
-               r->progression.step, human_time(r->seconds), stop_text(r->stop), end.loss,
-               100 * end.accuracy(), o.run);
+    fmt::print(
+        "trained {} steps in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model and report.html in {}\n",
+        r->progression.step, human_time(r->seconds), stop_text(r->stop), end.loss, 100 * end.accuracy(),
+        o.run);
   return kOk;
 }
 

@@ -12,6 +12,7 @@
 #include "lab/makers.h"
 #include "lab/page.h"
 #include "lab/report.h"
+#include "lab/run_page.h"
 #include "lab/runner.h"
 
 namespace braid {
@@ -132,6 +133,24 @@ std::vector<Trial> two_trials(Effort) {
   o.eval_size = 8, o.warmup = 1;
   add_trials(out, "a", "x", o, {1e-3}, 2);
   return out;
+}
+
+// Whatever is in the folder, or is not: a page comes out.
+TEST(RunPage, SurvivesDamage) {
+  const TestDir dir;
+  const auto put = [&](const char* name, std::string_view text) {
+    ASSERT_TRUE(write_atomic(dir.path() + "/" + name, std::as_bytes(std::span(text))));
+  };
+  EXPECT_NE(run_page(dir.path()).html().find("not finished"), std::string::npos);
+  put("metrics.jsonl",
+      "{\"step\":1,\"loss\":null}\n7\n{\"step\":2,\"loss\":3,\"metrics\":4}\n"
+      "{\"step\":3,\"eval_loss\":2,\"metrics\":{\"<count>\":{\"value\":0.5}}}\n{\"step\":4,\"lo");
+  put("run.json", "[1]");
+  put("result.json", R"({"stopped":"all steps done","step":3})");
+  EXPECT_EQ(metric_lines(dir.path()).size(), 3u);
+  const std::string html = run_page(dir.path()).html();
+  EXPECT_NE(html.find("all steps done"), std::string::npos);
+  EXPECT_EQ(html.find("<count>"), std::string::npos);
 }
 
 TEST(Runner, RunsOnceAndResumes) {

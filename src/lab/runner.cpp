@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "lab/report.h"
+#include "lab/run_page.h"
 
 namespace braid {
 namespace {
@@ -53,17 +54,11 @@ TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t)
   const std::string dir = trial_dir(e, o, t);
   if (fs::exists(dir + "/result.json"))
     if (Result<Json> json = load_json(dir + "/result.json"); json && json->is_object()) out.result = *json;
-  if (fs::exists(dir + "/metrics.jsonl"))
-    if (const Result<std::string> text = read_text(dir + "/metrics.jsonl", size_t{1} << 32)) {
-      for (size_t at = 0; at < text->size();) {
-        const size_t end = std::min(text->find('\n', at), text->size());
-        Json line = Json::parse(text->substr(at, end - at), nullptr, false);
-        at = end + 1;
-        if (!line.is_object() || !line.contains("eval_loss")) continue;
-        line["value"] = value_of(e.measure, line);
-        out.curve.push_back(std::move(line));
-      }
-    }
+  for (Json& line : metric_lines(dir)) {
+    if (!line.contains("eval_loss")) continue;
+    line["value"] = value_of(e.measure, line);
+    out.curve.push_back(std::move(line));
+  }
   if (out.result) out.value = value_of(e.measure, *out.result);
   return out;
 }
