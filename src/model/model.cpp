@@ -174,47 +174,65 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   }
   Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
   std::vector<LayerState*> states(in.states.size());
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
-    // Without a tape a layer updates x in place and its temporaries can go.
+  // Without a tape a part of a layer updates x in place and its temporaries can go.
+  const auto run = [&](auto part) {
     const Arena::Mark mark = e.arena().mark();
     const float* before = x.v.data;
-    const auto layer = [this, i, in, positions, states](Exec& exec, Var from) {
-      return layer_forward(exec, layers_[i], from, in, positions, states);
+    x = e.recording() && e.recompute() ? recompute(e, x, part) : part(e, x);
+    if (e.recording()) return;
+    check(x.v.data == before, "Model: a layer must update the residual stream in place");
+    e.arena().release(mark);
+  };
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
+    const Layer& l = layers_[i];
+    const auto mixed = [this, &l, in, positions, states](Exec& exec, Var from) {
+      return mixer_forward(exec, l, from, in, positions, states);
     };
-    x = e.recording() && e.recompute() ? recompute(e, x, layer) : layer(e, x);
-    if (!e.recording()) {
-      check(x.v.data == before, "Model: a layer must update the residual stream in place");
-      e.arena().release(mark);
+    const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
+    if (i + 1 < layers_.size()) {
+      run([mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
+      continue;
     }
+    // Tokens meet only in mixers: behind the last one the rows that nobody wants need no MLP.
+    run(mixed);
+    x = rows(e, x, wanted);
+    if (l.mlp && !wanted.empty()) run(transformed);
   }
   for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->position += in.offsets[s + 1] - in.offsets[s];
-  return rmsnorm(e, rows(e, x, wanted), final_norm_, norm_options(config_));
+  return rmsnorm(e, x, final_norm_, norm_options(config_));
 }
 
-Var Model::layer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
-                         std::span<LayerState* const> states) const {
+// A branch beside the residual stream. The two are added in the branch's last product unless something stands
+// between them: dropout, a norm, or that backward still needs the stream because the branch read it as it
+// was.
+template <class Branch>
+Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch) const {
   const NormOptions norm = norm_options(config_);
-  // The two are added in the product unless something stands between them: dropout, a norm, or that backward
-  // still needs the residual stream because the branch read it as it was.
   const auto p = static_cast<float>(config_.dropout);
   const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
-  const auto before = [&](Var v, size_t w) { return l.norm == Layer::kPre ? rmsnorm(e, v, w, norm) : v; };
-  const auto join = [&](Var residual, Var branch, size_t w) {
-    if (!apart) return branch;
-    if (l.norm == Layer::kPost) branch = rmsnorm(e, branch, w, norm);
-    return add(e, residual, dropout(e, branch, p));
-  };
+  Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, x, norm_weight, norm) : x, apart ? Var{} : x);
+  if (!apart) return y;
+  if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
+  return add(e, x, dropout(e, y, p));
+}
 
-  const Var mixed = l.mixer->forward({.exec = e,
-                                      .x = before(x, l.mixer_norm),
-                                      .residual = apart ? Var{} : x,
-                                      .offsets = in.offsets,
-                                      .positions = positions,
-                                      .states = states});
-  x = join(x, mixed, l.mixer_norm);
+Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
+                         std::span<LayerState* const> states) const {
+  return beside(e, l, l.mixer_norm, x, [&](Var from, Var residual) {
+    return l.mixer->forward({.exec = e,
+                             .x = from,
+                             .residual = residual,
+                             .offsets = in.offsets,
+                             .positions = positions,
+                             .states = states});
+  });
+}
+
+Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {
   if (!l.mlp) return x;
-  return join(x, l.mlp->forward(e, before(x, l.mlp_norm), apart ? Var{} : x), l.mlp_norm);
+  return beside(e, l, l.mlp_norm, x,
+                [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); });
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const {

@@ -62,8 +62,11 @@ class Model {
   };
 
   explicit Model(const ModelConfig& config);
-  Var layer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
+  Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
                     std::span<const int32_t> positions, std::span<LayerState* const> states) const;
+  Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
+  template <class Branch>
+  Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch) const;
 
   ModelConfig config_;
   ParamSet params_;
