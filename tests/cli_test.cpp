@@ -77,7 +77,7 @@ TEST(Cli, TheSamplesInDocsAreCurrent) {
 
 TEST(Cli, TasksListShowAndTime) {
   const Finished list = run_braid({"tasks", "--json"});
-  EXPECT_EQ(std::ranges::count(list.out, '\n'), 13) << list.err;
+  EXPECT_EQ(std::ranges::count(list.out, '\n'), 14) << list.err;
   EXPECT_NE(list.out.find("\"headline\":\"first 500\""), std::string::npos);
   const auto show = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"tasks", "show", "parity", "--json", "--count", "2"});
