@@ -116,7 +116,7 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
   if (!json)
     fmt::print(
         "48 keys with values to remember, bits to count, and questions about both.\n"
-        "Three models of the same size learn it; each takes about half a minute on two cores.\n\n");
+        "Three models of the same size learn it; each takes 10 to 30 seconds on two cores.\n\n");
   std::vector<Trained> all;
   for (const Contestant& c : contestants()) {
     Trained t{.model = c, .options = training(c, dir, steps, seed), .curve = {}};

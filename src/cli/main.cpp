@@ -24,8 +24,7 @@ Program this_program() { return {started_with, kVersion, kCommit, kCompiler}; }
 
 std::span<const Verb> all_verbs() {
   static constexpr std::array kVerbs{
-      Verb{"demo", "three small models and a task that needs both memories, in about a minute and a half",
-           define_demo},
+      Verb{"demo", "three small models and a task that needs both memories, in about a minute", define_demo},
       Verb{"train", "train a model on a task or a text", define_train},
       Verb{"generate", "continue a prompt", define_generate},
       Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
