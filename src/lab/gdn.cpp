@@ -121,14 +121,15 @@ std::vector<Trial> lengths(Effort e) {
   return out;
 }
 
-// A bin of positions p .. 2 p - 1 stands at its first.
+// A bin is named by its last position, p, and begins behind p / 2.
 void loss_by_position(const Study& study, Page& page) {
   Chart chart{.title = "Loss by position, far beyond the training length",
               .x_label = "position in the text",
               .y_label = "nats per byte",
               .log_x = true,
               .series = {}};
-  PageTable table{.head = {"model"}, .rows = {}, .caption = "Nats per byte, from this position to twice it."};
+  PageTable table{
+      .head = {"model"}, .rows = {}, .caption = "Nats per byte up to this position, from half of it on."};
   for (const TrialResult& t : study.trials) {
     if (!t.result || t.trial.options.seed != 0 || !t.result->contains("loss_by_position")) continue;
     Series s{.name = t.trial.row, .x = {}, .y = {}};
