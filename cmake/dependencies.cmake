@@ -5,7 +5,7 @@ find_dependency(OpenMP COMPONENTS CXX) # only to hold oneDNN to one thread per c
 find_dependency(fmt)
 find_dependency(nlohmann_json)
 # oneDNN's own CMake package would ask for OpenCL headers, which nothing here needs.
-foreach(name dnnl hwy)
+foreach(name dnnl hwy pcre2-8 utf8proc sentencepiece)
   if(NOT TARGET braid::${name})
     find_library(BRAID_${name}_LIBRARY ${name} REQUIRED)
     mark_as_advanced(BRAID_${name}_LIBRARY)

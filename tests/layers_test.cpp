@@ -19,17 +19,19 @@ const std::map<std::string, std::set<std::string>> kAllowed{
     {"kernels", {"base", "tensor"}},
     {"autograd", {"base", "tensor", "kernels"}},
     {"io", {"base", "tensor"}},
-    {"data", {"base", "tensor", "io"}},
+    {"tokenizer", {"base", "io"}},
+    {"chat", {"base", "io"}},
+    {"data", {"base", "tensor", "io", "tokenizer"}},
     {"tasks", {"base", "tensor", "io", "data"}},
     {"model", {"base", "tensor", "kernels", "autograd", "io"}},
     {"train", {"base", "tensor", "kernels", "autograd", "io", "data", "tasks", "model"}},
-    {"infer", {"base", "tensor", "io", "model"}},
+    {"infer", {"base", "tensor", "io", "model", "tokenizer", "chat"}},
     {"serve", {"base", "tensor", "io", "model", "infer"}},
     {"eval", {"base", "tensor", "io", "data", "tasks", "model", "infer"}},
     {"lab", {"base", "tensor", "io", "data", "tasks", "model", "train", "infer", "eval"}},
     {"cli",
      {"base", "tensor", "kernels", "autograd", "io", "data", "tasks", "model", "train", "infer", "serve",
-      "eval", "lab"}},
+      "eval", "lab", "tokenizer", "chat"}},
 };
 
 // The room of a line `#include "room/..."`, or empty.
