@@ -364,23 +364,29 @@ void induction_mistake(Sample& s) {  // the token before
 
 struct Pointers {
   int32_t vocab;
-  bool any;
+  bool any, addressed = false, fewer = false;
 
   std::string operator()(const Sample& s) const {
     // bits INIT p @ p @ p @ p @ p @ OPS p q ... QUERY p
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
-    if (s.tokens.size() != 3 * init + 14) return "length";
-    for (size_t t = 0; t < init; ++t)
-      if (s.tokens[t] != 1 && s.tokens[t] != 2) return "no bit";
+    const size_t each = addressed ? 2 : 1, bits = init / each, end = s.tokens.size() - 2;
+    if (init % each || s.tokens.size() < init + 14 || (end - init) % 2 || end > init + 12 + 2 * bits)
+      return "length";
+    if (!fewer && end != init + 12 + 2 * bits) return "swaps";
+    const auto bit = [&](size_t i) { return s.tokens[each * i + each - 1]; };
+    for (size_t i = 0; i < bits; ++i) {
+      if (bit(i) != 1 && bit(i) != 2) return "no bit";
+      if (addressed && s.tokens[2 * i] != 11 + static_cast<int32_t>(i)) return "no address before the bit";
+    }
     std::map<int32_t, size_t> address;
     std::set<size_t> used;
     for (size_t i = 0; i < 5; ++i) {
       const int32_t p = s.tokens[init + 1 + 2 * i], a = s.tokens[init + 2 + 2 * i] - 11;
-      if (p != 6 + static_cast<int32_t>(i) || a < 0 || a >= static_cast<int32_t>(init)) return "no address";
+      if (p != 6 + static_cast<int32_t>(i) || a < 0 || a >= static_cast<int32_t>(bits)) return "no address";
       address[p] = static_cast<size_t>(a), used.insert(static_cast<size_t>(a));
     }
-    if (used.size() != 5 || s.tokens[init + 11] != 4 || s.tokens[3 * init + 12] != 5) return "form";
-    for (size_t t = init + 12; t < 3 * init + 12; t += 2) {
+    if (used.size() != 5 || s.tokens[init + 11] != 4 || s.tokens[end] != 5) return "form";
+    for (size_t t = init + 12; t < end; t += 2) {
       const int32_t p = s.tokens[t], q = s.tokens[t + 1];
       if (!address.contains(p) || !address.contains(q) || p == q) return "no swap";
       const size_t keep = address[p];
@@ -388,12 +394,13 @@ struct Pointers {
     }
     const int32_t asked = s.tokens.back();
     if (!address.contains(asked) || (!any && asked != 6)) return "no pointer";
-    return only_last(s, s.tokens[address[asked]]);
+    return only_last(s, bit(address[asked]));
   }
   static void mistake(Sample& s) {  // ignores the swaps
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const auto asked = static_cast<size_t>(s.tokens.back() - 6);
-    s.targets.back() = s.tokens[static_cast<size_t>(s.tokens[init + 2 + 2 * asked] - 11)];
+    const auto address = static_cast<size_t>(s.tokens[init + 2 + 2 * asked] - 11);
+    s.targets.back() = s.tokens[s.tokens[0] < 11 ? address : 2 * address + 1];
   }
 };
 
@@ -605,6 +612,17 @@ const std::vector<Expect>& all_expected() {
        43,
        0.5,
        "b85a6d9f07f4f282"},
+      {"state-recall",
+       {"addressed=true", "fewer_swaps=true"},
+       Pointers{43, false, true, true},
+       Pointers::mistake,
+       78,
+       142,
+       142,
+       142,
+       43,
+       0.5,
+       "b8c628746118df7e"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},

@@ -4,7 +4,11 @@
 //   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
+// Two settings make it easier to learn: addressed=true (recall by content instead of by position) and
+// fewer_swaps=true (easy samples among the hard ones).
 // The paper sweeps the number of bits and of swaps together. Its lengths are not known to us; 32 is ours.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tasks/draw.h"
@@ -22,6 +26,9 @@ class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
+    all.push_back(
+        {"fewer_swaps", &fewer_swaps_, 0, 0, "in training, 0 to m swaps: easy samples among the hard ones"});
+    all.push_back({"addressed", &addressed_, 0, 0, "each bit stands behind its address"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
   }
@@ -29,7 +36,11 @@ class StateRecall final : public Task {
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override { return static_cast<size_t>(kAddress + lengths_.longest()); }
   size_t max_length(Split split) const override {
-    return static_cast<size_t>(3 * lengths_.of(split)) + 2 * kPointers + 4;
+    return static_cast<size_t>((addressed_ ? 4 : 3) * lengths_.of(split)) + 2 * kPointers + 4;
+  }
+  size_t min_length(Split split) const override {
+    const auto swaps = static_cast<size_t>(lengths_.of(split));
+    return max_length(split) - (fewer_swaps_ && split == Split::kTrain ? 2 * swaps : 0);
   }
   double chance() const override { return 0.5; }
 
@@ -37,7 +48,12 @@ class StateRecall final : public Task {
     const auto m = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
-    for (size_t i = 0; i < m; ++i) s.tokens.push_back(kBit + static_cast<int32_t>(rng.below(2)));
+    std::vector<int32_t> bits(m);
+    for (size_t i = 0; i < m; ++i) {
+      bits[i] = kBit + static_cast<int32_t>(rng.below(2));
+      if (addressed_) s.tokens.push_back(kAddress + static_cast<int32_t>(i));
+      s.tokens.push_back(bits[i]);
+    }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
     s.tokens.push_back(kInit);
     for (size_t p = 0; p < kPointers; ++p) {
@@ -45,7 +61,8 @@ class StateRecall final : public Task {
       s.tokens.push_back(kAddress + static_cast<int32_t>(address[p]));
     }
     s.tokens.push_back(kOps);
-    for (size_t i = 0; i < m; ++i) {
+    const size_t swaps = fewer_swaps_ && split == Split::kTrain ? rng.below(m + 1) : m;
+    for (size_t i = 0; i < swaps; ++i) {
       auto [a, b] = draw_pair(rng, kPointers);
       if (rng.below(2)) std::swap(a, b);
       std::swap(address[a], address[b]);
@@ -56,7 +73,7 @@ class StateRecall final : public Task {
     s.tokens.push_back(kQuery);
     s.tokens.push_back(kPointer + static_cast<int32_t>(asked));
     s.targets.assign(s.tokens.size(), kUnsupervised);
-    s.targets.back() = s.tokens[address[asked]];
+    s.targets.back() = bits[address[asked]];
     return s;
   }
 
@@ -68,11 +85,12 @@ class StateRecall final : public Task {
   }
   void measure(const Answered& a, std::span<Metric> m) const override {
     Task::measure(a, m);
-    const size_t bits = (a.tokens.size() - 2 * kPointers - 4) / 3;
+    const auto init = static_cast<size_t>(std::ranges::find(a.tokens, kInit) - a.tokens.begin());
+    const size_t first = init + 2 * kPointers + 2;  // of the swaps
     const int32_t asked = a.tokens.back();
     int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
-    for (size_t i = bits; i > 0; --i) {
-      const size_t t = bits + 2 * kPointers + 2 * i;
+    for (size_t t = a.tokens.size() - 2; t > first;) {
+      t -= 2;
       if (a.tokens[t] == at)
         at = a.tokens[t + 1];
       else if (a.tokens[t + 1] == at)
@@ -90,7 +108,7 @@ class StateRecall final : public Task {
 
  private:
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
-  bool any_pointer_ = false;
+  bool any_pointer_ = false, addressed_ = false, fewer_swaps_ = false;
 };
 
 }  // namespace
