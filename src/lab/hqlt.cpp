@@ -1,7 +1,6 @@
 // HQLT: parity and modular arithmetic (Table 3), and the ablations of window and mixing.
 #include <fmt/format.h>
 
-#include "data/text.h"
 #include "lab/makers.h"
 
 namespace braid {
@@ -90,12 +89,8 @@ TrainOptions recall(Effort e) {
 
 // The same on text, where the loss tells.
 TrainOptions text(Effort e) {
-  TrainOptions o;
-  o.arch = "hqlt-sync", o.size = at<std::string>(e, "tiny", "1M", "340M"), o.text = kShakespeare;
-  o.length = at<int64_t>(e, 256, 256, 2048), o.batch = at<int64_t>(e, 16, 16, 256);
-  o.steps = at<int64_t>(e, 300, 1200, 28672), o.warmup = o.steps / 20;
-  o.eval_every = o.steps / 10, o.checkpoint_every = o.eval_every, o.keep = 1;
-  o.recompute = e == Effort::kPaper;
+  TrainOptions o = on_text(e, {.size = "340M", .length = 2048, .batch = 256, .steps = 28672});
+  o.arch = "hqlt-sync";
   return o;
 }
 
