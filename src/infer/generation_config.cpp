@@ -20,7 +20,6 @@ struct Off {
 const std::vector<Off>& off_values() {
   static const std::vector<Off> all{{"num_beams", 1},
                                     {"num_beam_groups", 1},
-                                    {"typical_p", 1.0},
                                     {"epsilon_cutoff", 0.0},
                                     {"eta_cutoff", 0.0},
                                     {"no_repeat_ngram_size", 0},
@@ -31,8 +30,6 @@ const std::vector<Off>& off_values() {
                                     {"min_length", 0},
                                     {"num_return_sequences", 1},
                                     {"guidance_scale", 1.0},
-                                    {"presence_penalty", 0.0},
-                                    {"frequency_penalty", 0.0},
                                     {"renormalize_logits", false},
                                     {"remove_invalid_values", false},
                                     {"early_stopping", false}};
@@ -107,6 +104,8 @@ class Reader {
 SamplerOptions GenerationConfig::sampling() const {
   SamplerOptions s = sampler;
   if (!do_sample) s.temperature = 0;
+  s.filters = {Filter::kPenalties, Filter::kTemperature, Filter::kTopK,
+               Filter::kTopP,      Filter::kMinP,        Filter::kTypical};
   return s;
 }
 
@@ -134,7 +133,10 @@ Result<GenerationConfig> read_generation_config(const Json& generation, const Js
   r.whole("top_k", g.sampler.top_k, 0);
   r.number("top_p", g.sampler.top_p);
   r.number("min_p", g.sampler.min_p);
+  r.number("typical_p", g.sampler.typical_p);
   r.number("repetition_penalty", g.sampler.repetition_penalty);
+  r.number("presence_penalty", g.sampler.presence_penalty);
+  r.number("frequency_penalty", g.sampler.frequency_penalty);
   r.whole("max_new_tokens", g.max_new_tokens, 1);
   for (const Problem& p : validate(g.sampler))
     problems.push_back({std::string(kGeneration) + ": " + p.where, p.what, p.fix});

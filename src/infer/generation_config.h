@@ -26,7 +26,7 @@ struct GenerationConfig {
   std::vector<std::string>
       ignored;  // settings that would change what is chosen, but Braid's sampler does not have
 
-  // Without do_sample the likeliest token is taken.
+  // The filters in transformers' order; without do_sample the likeliest token is taken.
   SamplerOptions sampling() const;
   bool ends(int32_t token) const;
 };

@@ -32,6 +32,7 @@ TEST(GenerationConfig, ReadsWhatReleasedModelsSay) {
   EXPECT_FLOAT_EQ(g->sampling().top_p, 0.8f);
   EXPECT_FLOAT_EQ(g->sampling().min_p, 0.05f);
   EXPECT_FLOAT_EQ(g->sampling().repetition_penalty, 1.05f);
+  EXPECT_EQ(filters_text(g->sampling().filters), "penalties,temperature,top_k,top_p,min_p,typical");
   EXPECT_TRUE(g->ignored.empty());
 }
 
@@ -51,9 +52,9 @@ TEST(GenerationConfig, FallsBackToConfigAndTakesTheLikeliest) {
 
 TEST(GenerationConfig, WhatTheSamplerDoesNotHaveIsListed) {
   const Json file{{"num_beams", 4},           {"no_repeat_ngram_size", 0}, {"suppress_tokens", {1}},
-                  {"bad_words_ids", nullptr}, {"presence_penalty", 1.5},   {"_from_model_config", true}};
+                  {"bad_words_ids", nullptr}, {"epsilon_cutoff", 0.1},     {"_from_model_config", true}};
   EXPECT_EQ(read_generation_config(file, Json(), "m")->ignored,
-            (std::vector<std::string>{"num_beams", "suppress_tokens", "presence_penalty"}));
+            (std::vector<std::string>{"num_beams", "suppress_tokens", "epsilon_cutoff"}));
 }
 
 TEST(GenerationConfig, EveryWrongValueIsNamed) {
