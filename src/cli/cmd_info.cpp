@@ -117,7 +117,7 @@ int run(const Options& o) {
   fmt::print("keys of config.json without effect on the numbers: {}\n", ignored.size());
   for (const std::string& key : ignored) fmt::print("  {}\n", key);
   fmt::print("tensors left out: {}\n", unused.size());
-  for (const LeftOut& l : unused) fmt::print("  {:<40} {}\n", l.tensor, l.why);
+  for (const LeftOut& l : unused) fmt::print("  {}: {}\n", l.tensor, l.why);
   return kOk;
 }
 
