@@ -630,7 +630,7 @@ const std::vector<Expect>& all_expected() {
        78,
        117,
        0.5,
-       "eec4b3dc40b43713"},
+       "e3f394c34d20adde"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},

@@ -28,8 +28,8 @@ class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
-    all.push_back(
-        {"fewer_swaps", &fewer_swaps_, 0, 0, "in training, 0 to m swaps: easy samples among the hard ones"});
+    all.push_back({"fewer_swaps", &fewer_swaps_, 0, 0,
+                   "in training, 0 to m swaps, the fewer the likelier: easy samples among the hard ones"});
     all.push_back({"compact", &compact_, 0, 0, "one token for a bit with its address, one for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
@@ -65,7 +65,7 @@ class StateRecall final : public Task {
       s.tokens.push_back(kAddress + static_cast<int32_t>(address[p]));
     }
     s.tokens.push_back(kOps);
-    const size_t swaps = fewer_swaps_ && split == Split::kTrain ? rng.below(m + 1) : m;
+    const size_t swaps = fewer_swaps_ && split == Split::kTrain ? rng.below(rng.below(m + 1) + 1) : m;
     for (size_t i = 0; i < swaps; ++i) {
       auto [a, b] = draw_pair(rng, kPointers);
       if (rng.below(2)) std::swap(a, b);
