@@ -28,6 +28,8 @@ std::span<const Verb> all_verbs() {
       Verb{"train", "train a model on a task or a text", define_train},
       Verb{"generate", "continue a prompt", define_generate},
       Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
+      Verb{"chat-template", "show the prompt that a model's chat template makes of a conversation",
+           define_chat_template},
       Verb{"info", "what a model is made of: parameters, flops, state", define_info},
       Verb{"convert", "write a model for Hugging Face transformers or fla, or read one of theirs",
            define_convert, convert_details},
