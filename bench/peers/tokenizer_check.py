@@ -143,12 +143,12 @@ def peers(data, folder):
         found["gpt-neox-20b (tokenizer.json)"] = (Tokenizer.from_file(str(path)), path)
     for path in sorted((ROOT / "tests/data/tokenizer").glob("*.json")):
         found[f"fixture {path.stem}"] = (Tokenizer.from_file(str(path)), path)
-    return found
+    return {name: both for name, both in found.items() if args.only in name}
 
 
 def pieces(data):
     for path in [data / "tokenizers/llama2/tokenizer.model", data / "tokenizers/mistral/tokenizer.model.v1", *sorted((ROOT / "tests/data/tokenizer").glob("*.model"))]:
-        if path.exists():
+        if path.exists() and args.only in str(path):
             yield path, sentencepiece.SentencePieceProcessor(model_file=str(path))
 
 
@@ -286,6 +286,7 @@ p.add_argument("--data", type=Path, required=True, help="folder with tokenizers 
 p.add_argument("--braid", type=Path, default=ROOT / "build/braid")
 p.add_argument("--megabytes", type=int, default=2, help="at most so much of each file")
 p.add_argument("--rounds", type=int, default=5, help="timed rounds per side")
+p.add_argument("--only", default="", help="only tokenizers whose name contains this")
 p.add_argument("--no-speed", action="store_true")
 p.add_argument("--speed-only", action="store_true")
 args = p.parse_args()
