@@ -42,6 +42,9 @@ std::function<int()> define_archs(CLI::App& app);
 std::function<int()> define_bench(CLI::App& app);
 std::function<int()> define_op(CLI::App& app);
 std::string op_details();
+std::function<int()> define_tokenize(CLI::App& app);
+std::function<int()> define_tokenizer(CLI::App& app);
+std::function<int()> define_chat_template(CLI::App& app);
 std::function<int()> define_demo(CLI::App& app);
 
 // Adds each visited option to a command. A name without dashes is taken by its place. CLI11 is a large

@@ -4,9 +4,10 @@
 //   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
-// Two settings make it easier to learn. fewer_swaps=true: easy samples among the hard ones. compact=true: a
-// bit and its address are one token, a swap is another, so that recall is by content instead of by position
-// and a swap need not be put together from two tokens:
+// Two settings make it easier to learn. ask_often=true: every other sample of training has QUERY and a
+// pointer, with the answer of that moment, also before and after each swap. compact=true: a bit and its
+// address are one token, a swap is another, so that recall is by content instead of by position and a swap
+// need not be put together from two tokens:
 //   11 + m .. the address i with bit b is token 11 + m + 2 i + b; 11 + 3 m .. the ten swaps of two pointers
 // The paper sweeps the number of bits and of swaps together. Its lengths are not known to us; 32 is ours.
 #include <algorithm>
@@ -28,8 +29,8 @@ class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
-    all.push_back({"fewer_swaps", &fewer_swaps_, 0, 0,
-                   "in training, 0 to m swaps, the fewer the likelier: easy samples among the hard ones"});
+    all.push_back({"ask_often", &ask_often_, 0, 0,
+                   "in every other sample of training, the question also stands before and after each swap"});
     all.push_back({"compact", &compact_, 0, 0, "one token for a bit with its address, one for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
@@ -41,11 +42,11 @@ class StateRecall final : public Task {
                                         : kAddress + lengths_.longest());
   }
   size_t max_length(Split split) const override {
-    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + 2 * kPointers + 4;
+    const bool often = ask_often_ && split == Split::kTrain;
+    return min_length(split) + (often ? 2 * static_cast<size_t>(lengths_.of(split)) : 0);
   }
   size_t min_length(Split split) const override {
-    const auto swaps = static_cast<size_t>(swap_tokens() * lengths_.of(split));
-    return max_length(split) - (fewer_swaps_ && split == Split::kTrain ? swaps : 0);
+    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + 2 * kPointers + 4;
   }
   double chance() const override { return 0.5; }
 
@@ -65,8 +66,17 @@ class StateRecall final : public Task {
       s.tokens.push_back(kAddress + static_cast<int32_t>(address[p]));
     }
     s.tokens.push_back(kOps);
-    const size_t swaps = fewer_swaps_ && split == Split::kTrain ? rng.below(rng.below(m + 1) + 1) : m;
-    for (size_t i = 0; i < swaps; ++i) {
+    s.targets.assign(s.tokens.size(), kUnsupervised);
+    const auto ask = [&] {
+      const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
+      s.tokens.push_back(kQuery);
+      s.tokens.push_back(kPointer + static_cast<int32_t>(asked));
+      s.targets.resize(s.tokens.size(), kUnsupervised);
+      s.targets.back() = kBit + bits[address[asked]];
+    };
+    const bool often = ask_often_ && split == Split::kTrain && rng.below(2);
+    for (size_t i = 0; i < m; ++i) {
+      if (often) ask();
       auto [a, b] = draw_pair(rng, kPointers);
       if (rng.below(2)) std::swap(a, b);
       std::swap(address[a], address[b]);
@@ -77,13 +87,11 @@ class StateRecall final : public Task {
       s.tokens.push_back(kPointer + static_cast<int32_t>(a));
       s.tokens.push_back(kPointer + static_cast<int32_t>(b));
     }
-    const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
-    s.tokens.push_back(kQuery);
-    s.tokens.push_back(kPointer + static_cast<int32_t>(asked));
-    s.targets.assign(s.tokens.size(), kUnsupervised);
-    s.targets.back() = kBit + bits[address[asked]];
+    ask();
     return s;
   }
+
+  std::string show(const Sample& s) const override { return ask_often_ ? show_in_place(s) : Task::show(s); }
 
   // "moved": the pointer does not end where it began. Who ignores the swaps is right in half of these.
   std::vector<Metric> metrics() const override {
@@ -141,7 +149,7 @@ class StateRecall final : public Task {
   }
 
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
-  bool any_pointer_ = false, compact_ = false, fewer_swaps_ = false;
+  bool any_pointer_ = false, compact_ = false, ask_often_ = false;
 };
 
 }  // namespace

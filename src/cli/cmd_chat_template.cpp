@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "chat/template.h"
+#include "cli/cli.h"
+#include "io/ordered_json.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string model, messages, tools, documents;
+  std::vector<std::string> set;
+  bool no_generation_prompt = false, json = false;
+  template <class V>
+  void visit(V& v) {
+    v("--model", model,
+      "model folder with a chat template, or one file: .jinja, chat_template.json, tokenizer_config.json");
+    v("--messages", messages,
+      "JSON file: the list of messages, or an object with \"messages\" and any other variables");
+    v("--tools", tools, "JSON file: the list of tools");
+    v("--documents", documents, "JSON file: the list of documents");
+    v("--set", set,
+      "a variable of the template, e.g. enable_thinking=false; JSON, or else text; may be repeated");
+    v("--no-generation-prompt", no_generation_prompt, "end behind the last message");
+    v("--json", json, "print one JSON line: prompt and special tokens");
+  }
+};
+
+Result<Json> load_list(const std::string& path, const char* what) {
+  Result<Json> list = load_ordered_json(path);
+  if (list && !list->is_array()) return Error{path + ": not a list of " + what};
+  return list;
+}
+
+int run(const Options& o) {
+  if (o.model.empty())
+    return wrong_use({"chat-template: --model is missing", "give a model folder or a .jinja file"});
+  if (o.messages.empty()) return wrong_use({"chat-template: --messages is missing", "give a JSON file"});
+  const Result<ChatTemplate> chat = ChatTemplate::load(o.model);
+  if (!chat) return fail(chat.error());
+  Result<Json> given = load_ordered_json(o.messages);
+  if (!given) return fail(given.error());
+  Json context = given->is_object() ? *given : Json{{"messages", *given}};
+  if (!context.contains("messages") || !context["messages"].is_array())
+    return fail({o.messages + ": no list of messages"});
+  for (const Json& m : context["messages"])
+    if (!m.is_object()) return fail({o.messages + ": a message is not an object"});
+  for (const auto& [name, path] :
+       {std::pair<const char*, std::string>{"tools", o.tools}, {"documents", o.documents}}) {
+    if (path.empty()) continue;
+    Result<Json> list = load_list(path, name);
+    if (!list) return fail(list.error());
+    context[name] = *std::move(list);
+  }
+  if (o.no_generation_prompt || !context.contains("add_generation_prompt"))
+    context["add_generation_prompt"] = !o.no_generation_prompt;
+  for (const std::string& setting : o.set) {
+    const size_t equals = setting.find('=');
+    if (equals == setting.npos || equals == 0)
+      return wrong_use(
+          {"--set " + setting + ": not of the form name=value", "e.g. --set enable_thinking=false"});
+    const std::string value = setting.substr(equals + 1);
+    const Result<Json> parsed = parse_ordered_json(value, "--set");
+    context[setting.substr(0, equals)] = parsed ? *parsed : Json(value);
+  }
+  const Result<std::string> prompt = chat->render(context);
+  if (!prompt) return fail(prompt.error());
+  if (o.json)
+    print_json({{"prompt", *prompt}, {"special_tokens", chat->special_tokens()}});
+  else
+    fmt::print("{}", *prompt);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_chat_template(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  OptionAdder add(app);
+  o->visit(add);
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid
