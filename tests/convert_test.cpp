@@ -1,5 +1,5 @@
-// braid convert as a user meets it. That the numbers are right is shown by src/model/families and, against
-// transformers itself, by bench/peers/hf_check.py.
+// braid convert as a user meets it. That the numbers are right is shown by src/model/families, by
+// fixtures_test.cpp and, against transformers itself, by bench/peers/hf_check.py.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -137,7 +137,27 @@ TEST(Convert, DamagedFoldersAreNamed) {
   expect_error(with("{\"model_type\": ", weights), 1, {"config.json"});
   expect_error(with("[1]", weights), 1, {"model_type is missing"});
   expect_error(with(changed("\"attention_bias\": false", "\"attention_bias\": true"), weights), 1,
-               {"attention_bias: is true", "no bias"});
+               {"model.layers.0.self_attn.q_proj.bias: is missing; expected [64]"});
+  expect_error(with(changed("\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\""), weights), 1,
+               {"config.json", "hidden_act: is \"relu\"", "only silu"});
+  expect_error(with(changed("\"hidden_size\"",
+                            "\"quantization_config\": {\"quant_method\": \"gptq\"}, \"hidden_size\""),
+                    weights),
+               1, {"quantization_config: says the numbers are quantised: \"gptq\"", "BF16"});
+  expect_error(with(changed("\"hidden_size\"", "\"logit_scale\": 2, \"hidden_size\""), weights), 1,
+               {"logit_scale: is 2, which Braid does not know", "take it out"});
+  const auto header = [&](const std::string& from, const std::string& to) {  // of equal lengths
+    std::string w = weights;
+    const size_t at = w.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return w.replace(at, from.size(), to);
+  };
+  expect_error(with(config, header("\"model.norm.weight\"", "\"model.nerm.weight\"")), 1,
+               {"model.norm.weight: is missing; expected [64]", "model.nerm.weight: is not a parameter"});
+  expect_error(with(config, header("\"dtype\":\"F32\"", "\"dtype\":\"I32\"")), 1,
+               {"has dtype I32; expected F32, BF16, F16 or F64"});
+  expect_error(with(config, header("\"dtype\":\"F32\",", "\"dtype\":\"F8_\",")), 1,
+               {"model.safetensors", "lm_head.weight", "\"F8_\" is not supported", "BF16"});
   expect_error(with(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"), weights), 1,
                {"model.layers.2.self_attn.q_proj.weight: is missing"});
   expect_error(with(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"), weights), 1,
@@ -146,6 +166,73 @@ TEST(Convert, DamagedFoldersAreNamed) {
       with(changed("\"vocab_size\": 256", "\"vocab_size\": 255"), weights), 1,
       {"model.embed_tokens.weight: has shape [256, 64]; expected [255, 64]", "lm_head.weight: has shape"});
   EXPECT_EQ(with(config, weights).code, 0);
+}
+
+TEST(Convert, DamagedShardsAreNamed) {
+  const std::string from = BRAID_SOURCE "/tests/data/families/llama-bf16-shards",
+                    index = "/model.safetensors.index.json";
+  int n = 0;
+  const TempDir dir;
+  const auto after = [&](auto damage) {
+    const std::string d = dir / ("m" + std::to_string(n++));
+    fs::copy(from, d);
+    damage(d);
+    return run_braid({"info", "--model", d});
+  };
+  std::string shard;  // the first
+  for (const auto& e : fs::directory_iterator(from))
+    if (const std::string name = e.path().filename(); name.starts_with("model-00001")) shard = "/" + name;
+  ASSERT_FALSE(shard.empty());
+  EXPECT_EQ(after([](const std::string&) {}).code, 0);
+  expect_error(after([&](const std::string& d) { fs::remove(d + shard); }), 1,
+               {shard, "named by", "model.safetensors.index.json"});
+  expect_error(after([&](const std::string& d) { fs::resize_file(d + shard, fs::file_size(d + shard) - 9); }),
+               1, {shard, "the file is cut, 9 bytes are missing"});
+  expect_error(after([&](const std::string& d) {
+                 std::string text = slurp(d + index);
+                 const size_t at = text.find("model.norm.weight");
+                 spit(d + index, text.replace(at, 17, "model.nerm.weight"));
+               }),
+               1, {"model.safetensors.index.json", "1 tensor is missing", "model.nerm.weight"});
+  expect_error(after([&](const std::string& d) { fs::remove(d + index); }), 1,
+               {"neither model.safetensors nor model.safetensors.index.json"});
+  expect_error(after([&](const std::string& d) { fs::remove(d + "/config.json"); }), 1, {"config.json"});
+}
+
+TEST(Convert, ShardsAreWrittenAndRead) {
+  const Models& m = models();
+  const TempDir dir;
+  ASSERT_EQ(
+      run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", dir / "s", "--shard-size", "0.1"}).code,
+      0);
+  EXPECT_TRUE(fs::exists(dir / "s/model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(dir / "s/model.safetensors"));
+  ASSERT_EQ(run_braid({"convert", "--model", dir / "s", "--to", "braid", "--out", dir / "back"}).code, 0);
+  EXPECT_EQ(slurp(dir / "back/model.safetensors"), slurp(m.ours + "/model.safetensors"));
+  expect_error(
+      run_braid({"convert", "--model", m.theirs, "--to", "braid", "--out", dir / "x", "--shard-size", "1"}),
+      2, {"--shard-size"});
+}
+
+TEST(Convert, WhatHasNoEffectIsListed) {
+  const Finished f =
+      run_braid({"info", "--verbose", "--model", BRAID_SOURCE "/tests/data/families/qwen3_5-vision"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  for (const char* part : {"keys of config.json without effect", "  vision_config\n", "text_config.use_cache\n",
+                           "model.visual.", "reads images; Braid reads tokens"})
+    EXPECT_NE(f.out.find(part), std::string::npos) << "'" << part << "' is not in: " << f.out;
+}
+
+TEST(Convert, Llama2cFilesAreNamed) {
+  const TempDir dir;
+  spit(dir / "x.bin", std::string(40, 'x'));
+  expect_error(run_braid({"convert", "--from", "llama2c", "--model", dir / "x.bin", "--out", dir / "out"}), 1,
+               {"x.bin", "not one of llama2.c"});
+  expect_error(run_braid({"convert", "--from", "gguf", "--model", dir / "x.bin", "--out", dir / "out"}), 2,
+               {"gguf"});
+  expect_error(run_braid({"convert", "--from", "llama2c", "--to", "hf", "--model", dir / "x.bin", "--out",
+                          dir / "out"}),
+               2, {"gives braid"});
 }
 
 TEST(Convert, AFullDiskLeavesNothing) {

@@ -17,17 +17,15 @@ fla's kernels need a GPU. Its classes must load our files with all names and sha
 a plain forward in float64 that is written here. The first run makes a virtual environment from requirements.txt.
 """
 import argparse
-import contextlib
-import copy
 import json
-import math
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import common
+from hf_models import (MODELS, fla_logits, load_fla, load_transformers, plain_transformers, sample, save_model, shake,
+                       transformers_logits)
 
 LIMIT = 1e-5  # rms of the difference over rms of the reference, as in src/kernels/common/compare.h
 LENGTHS = [1, 7, 64, 130]
@@ -46,18 +44,38 @@ OUT = [  # name, class, arch, settings, options of convert
     ("qwen3", "Qwen3ForCausalLM", "samba",
      ['pattern=[{"mixer":{"type":"attention","qk_norm":"head","window":20},"mlp":{"type":"swiglu","d_ff":96}},'
       '{"mixer":{"type":"attention","qk_norm":"head"},"mlp":{"type":"swiglu","d_ff":96}}]'], []),
+    ("llama, biases, llama3", "LlamaForCausalLM", "transformer",
+     ["pattern.0.mixer.bias=all", "pattern.0.mlp.bias=true", "pattern.0.mixer.rope_scaling=llama3", "pattern.0.mixer.rope_factor=8",
+      "pattern.0.mixer.rope_original=64"], []),
+    ("qwen2, yarn", "Qwen2ForCausalLM", "transformer",
+     ["pattern.0.mixer.bias=qkv", "pattern.0.mixer.rope_scaling=yarn", "pattern.0.mixer.rope_factor=4",
+      "pattern.0.mixer.rope_original=32"], []),
+    ("olmo2, linear", "Olmo2ForCausalLM", "transformer",
+     ["pattern.0.norm=post", "pattern.0.mixer.qk_norm=full", "pattern.0.mixer.rope_scaling=linear", "pattern.0.mixer.rope_factor=3"],
+     []),
+    ("olmo3, yarn", "Olmo3ForCausalLM", "samba",
+     ['pattern=[{"mixer":{"type":"attention","qk_norm":"full","window":20},"mlp":{"type":"swiglu","d_ff":96},"norm":"post"},'
+      '{"mixer":{"type":"attention","qk_norm":"full","rope_scaling":"yarn","rope_factor":4,"rope_original":32},'
+      '"mlp":{"type":"swiglu","d_ff":96},"norm":"post"}]'], []),
     ("mamba2", "Mamba2ForCausalLM", "mamba2", [NO_MLP], []),
+    ("mamba2, biases", "Mamba2ForCausalLM", "mamba2",
+     [NO_MLP, "pattern.*.mixer.bias=true", "pattern.*.mixer.conv_bias=false"], []),
     ("mamba2, tied", "Mamba2ForCausalLM", "mamba2", [NO_MLP, "pattern.*.mixer.conv=3", "tie_embeddings=true"], []),
-    ("delta_net", "DeltaNetForCausalLM", "deltanet", [], []),
-    ("delta_net, switches", "DeltaNetForCausalLM", "deltanet",
+    ("fla-transformer", "TransformerForCausalLM", "transformer",
+     ["pattern.0.mixer.kv_heads=2", "pattern.0.mixer.window=16", "pattern.0.mixer.bias=qkv", "pattern.0.mixer.qk_norm=head",
+      "pattern.0.mixer.qk_eps=1e-5"], []),
+    ("fla-delta_net", "DeltaNetForCausalLM", "deltanet", [], []),
+    ("fla-delta_net, sum", "DeltaNetForCausalLM", "deltanet",
+     ["pattern.*.mixer.feature_norm=l1", "pattern.*.mixer.feature=elu1"], []),
+    ("fla-delta_net, switches", "DeltaNetForCausalLM", "deltanet",
      ["pattern.*.mixer.gate=silu", "pattern.*.mixer.negative_eigenvalues=true", "pattern.*.mixer.value_dim=24",
       "pattern.*.mixer.feature=elu1", "norm_eps=0.001"], []),
-    ("delta_net, no conv", "DeltaNetForCausalLM", "deltanet", ["pattern.*.mixer.conv=0"], []),
-    ("gated_deltanet", "GatedDeltaNetForCausalLM", "gated-deltanet", [], []),
-    ("gated_deltanet, switches", "GatedDeltaNetForCausalLM", "gated-deltanet",
+    ("fla-delta_net, no conv", "DeltaNetForCausalLM", "deltanet", ["pattern.*.mixer.conv=0"], []),
+    ("fla-gated_deltanet", "GatedDeltaNetForCausalLM", "gated-deltanet", [], []),
+    ("fla-gated_deltanet, switches", "GatedDeltaNetForCausalLM", "gated-deltanet",
      ["pattern.*.mixer.key_heads=2", "pattern.*.mixer.value_dim=24", "pattern.*.mixer.negative_eigenvalues=true",
       "pattern.*.mixer.gate=sigmoid", "pattern.*.mixer.conv=3"], []),
-    ("gated_deltanet with attention", "GatedDeltaNetForCausalLM", "gdn-h1", ["pattern.1.mixer.window=16"], []),
+    ("fla-gated_deltanet with attention", "GatedDeltaNetForCausalLM", "gdn-h1", ["pattern.1.mixer.window=16"], []),
     ("qwen3_next", "Qwen3NextForCausalLM", "qwen3-next", [], []),
     ("qwen3_next, one MLP", "Qwen3NextForCausalLM", "qwen3.5", ["pattern.0.mixer.value_dim=24", "pattern.1.mixer.value_dim=24",
                                                                 "pattern.2.mixer.value_dim=24"], ["--family", "qwen3_next"]),
@@ -67,35 +85,6 @@ OUT = [  # name, class, arch, settings, options of convert
     ("olmo_hybrid, rotated", "OlmoHybridForCausalLM", "olmo-hybrid",
      ["pattern.3.mixer.rope_theta=10000", "pattern.3.mixer.kv_heads=2", "pattern.0.mixer.negative_eigenvalues=false",
       "pattern.1.mixer.negative_eigenvalues=false", "pattern.2.mixer.negative_eigenvalues=false"], []),
-]
-
-SIZE = {"vocab_size": VOCAB, "hidden_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
-MLP = {"intermediate_size": 56}
-EPS = {"rms_norm_eps": 1e-4}  # with experts: the norm of an almost empty answer magnifies rounding by up to 1 / sqrt(eps)
-EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40}
-LINEAR = {"linear_conv_kernel_dim": 3, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
-          "linear_num_value_heads": 6}
-FLA = {"vocab_size": VOCAB, "hidden_size": 48, "num_hidden_layers": 3, "intermediate_size": 56}
-OLMO = {"pad_token_id": None, "eos_token_id": None, "linear_num_value_heads": 8}
-IN = [  # name, config class, its settings, how to save
-    ("llama", "LlamaConfig", SIZE | MLP, {}),
-    ("llama, shards of bf16", "LlamaConfig", SIZE | MLP, {"max_shard_size": "40KB", "bf16": True}),
-    ("mistral", "MistralConfig", SIZE | MLP | {"sliding_window": 10}, {}),
-    ("qwen3", "Qwen3Config", SIZE | MLP | {"head_dim": 16, "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}, {}),
-    ("mamba2", "Mamba2Config", {"vocab_size": VOCAB, "hidden_size": 48, "num_hidden_layers": 3, "num_heads": 12, "head_dim": 8,
-                                "state_size": 20, "n_groups": 1}, {}),
-    ("qwen3_next", "Qwen3NextConfig", SIZE | MLP | EXPERTS | LINEAR | EPS | {"head_dim": 16, "mlp_only_layers": [1]}, {}),
-    ("qwen3_5", "Qwen3_5TextConfig", SIZE | MLP | LINEAR | {"head_dim": 16, "tie_word_embeddings": True}, {}),
-    ("qwen3_5 with vision", "Qwen3_5Config",
-     {"text_config": SIZE | MLP | LINEAR | {"head_dim": 16},
-      "vision_config": {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 48,
-                        "num_position_embeddings": 16}}, {"class": "Qwen3_5ForConditionalGeneration", "loads_as": "Qwen3_5ForCausalLM"}),
-    ("qwen3_5_moe", "Qwen3_5MoeTextConfig", SIZE | EXPERTS | LINEAR | EPS | {"head_dim": 16}, {}),
-    ("olmo_hybrid", "OlmoHybridConfig", SIZE | MLP | OLMO | {"linear_key_head_dim": 12, "linear_value_head_dim": 24}, {}),
-    ("olmo_hybrid, no positions", "OlmoHybridConfig",
-     SIZE | MLP | OLMO | {"rope_parameters": {"rope_type": "default", "rope_theta": None}}, {}),
-    ("delta_net", "DeltaNetConfig", FLA | {"num_heads": 2, "expand_k": 0.5, "use_gate": True}, {}),
-    ("gated_deltanet", "GatedDeltaNetConfig", FLA | {"head_dim": 8, "num_heads": 2, "num_v_heads": 4}, {}),
 ]
 
 
@@ -130,12 +119,6 @@ def braid_logits(args, folder, ids, split=None):
         return load_file(out)["logits"]
 
 
-def shake(torch, tensors, seed):
-    """Every number moves, so that a part in the wrong place shows."""
-    g = torch.Generator().manual_seed(seed)
-    return {name: t + (0.1 if t.dim() > 1 else 0.3) * torch.randn(t.shape, generator=g) for name, t in sorted(tensors.items())}
-
-
 def tiny_model(args, torch, folder, arch, settings):
     from safetensors.torch import load_file, save_file
 
@@ -147,10 +130,6 @@ def tiny_model(args, torch, folder, arch, settings):
     save_file(shake(torch, load_file(path), 1), path)
 
 
-def sample(torch, length, seed):
-    return torch.randint(VOCAB, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
 # ---- comparison
 
 
@@ -160,7 +139,7 @@ def difference(got, want):
     return delta.abs().max().item(), (delta.square().mean() / want.square().mean()).sqrt().item()
 
 
-def compare(args, torch, folder, reference, batched):
+def compare(args, torch, folder, reference, batched, vocab=VOCAB):
     """A row for every length, the pieces and the batch. `folder` is what Braid reads; `reference` gives pairs of
     float64 and, where there is one, float32 logits."""
     rows = []
@@ -173,11 +152,11 @@ def compare(args, torch, folder, reference, batched):
             rows[-1] |= {"rms_to_float32": difference(got, narrow)[1], "rms_of_float32": difference(narrow, wide)[1]}
 
     for n in LENGTHS:
-        ids = sample(torch, n, n)
+        ids = sample(torch, n, n, vocab)
         row(f"length {n}", braid_logits(args, folder, ids), reference([ids])[0])
     row(f"length {n} in pieces", braid_logits(args, folder, ids, PIECES), reference([ids])[0])
     if batched:
-        all_ids = [sample(torch, n, 100 + n) for n in BATCH]
+        all_ids = [sample(torch, n, 100 + n, vocab) for n in BATCH]
         for ids, want in zip(all_ids, reference(all_ids)):
             row(f"length {len(ids)} in a batch", braid_logits(args, folder, ids), want)
     return rows
@@ -188,7 +167,7 @@ def blind_spots(args, torch, folder, reference):
     from safetensors.torch import load_file, save_file
 
     path = folder / "model.safetensors"
-    good, ids, blind = load_file(path), sample(torch, 64, 64), []
+    good, ids, blind = load_file(path), sample(torch, 64, 64, VOCAB), []
     want = reference([ids])[0][0]
     for name, t in good.items():
         rows = [ids[0], ids[-1]] if name == "embedding.weight" else [0, len(t) - 1]
@@ -199,172 +178,6 @@ def blind_spots(args, torch, folder, reference):
             blind.append(name)
     save_file(good, path)
     return blind
-
-
-# ---- transformers
-
-
-def plain_transformers():
-    """transformers would use fla's kernels, which need a GPU: the models are imported while fla cannot be."""
-    import importlib
-
-    sys.modules["fla"] = None
-    for name in ("mamba2", "qwen3_next", "qwen3_5", "qwen3_5_moe", "olmo_hybrid"):
-        importlib.import_module(f"transformers.models.{name}.modeling_{name}")
-    del sys.modules["fla"]
-
-
-def load_transformers(torch, folder, wanted):
-    import transformers
-
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
-    bad = {k: v for k, v in info.items() if v}
-    if type(model).__name__ != wanted or bad:
-        raise RuntimeError(f"transformers loads it as {type(model).__name__} with {bad}")
-    return model.eval()
-
-
-@contextlib.contextmanager
-def float64_only(torch):
-    """Inside, code that asks for float32 gets float64."""
-    narrow, cast = torch.float32, torch.Tensor.float
-    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
-    try:
-        yield
-    finally:
-        torch.float32, torch.Tensor.float = narrow, cast
-
-
-def transformers_logits(torch, model):
-    wide = copy.deepcopy(model).double()
-
-    def run(batch):
-        longest = max(map(len, batch))
-        ids = torch.tensor([b + [0] * (longest - len(b)) for b in batch])
-        mask = torch.tensor([[1] * len(b) + [0] * (longest - len(b)) for b in batch])
-        with torch.no_grad():
-            narrow_out = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-            with float64_only(torch):
-                wide_out = wide(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        assert narrow_out.dtype == torch.float32 and wide_out.dtype == torch.float64
-        return [(w[:len(b)], n[:len(b)]) for w, n, b in zip(wide_out, narrow_out, batch)]
-
-    return run
-
-
-# ---- fla
-
-
-def import_fla():
-    import fla.layers.attn
-    import fla.models
-
-    if fla.layers.attn.flash_attn_func is None:
-        fla.layers.attn.flash_attn_func = import_fla  # asked for when a layer is made, called on a GPU only
-    return fla.models
-
-
-def load_fla(torch, folder, wanted):
-    """Names and shapes, by fla's own classes."""
-    from safetensors.torch import load_file
-
-    import_fla()
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(folder)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    if type(model).__name__ != wanted or json.loads((folder / "config.json").read_text())["architectures"] != [wanted]:
-        raise RuntimeError(f"fla makes a {type(model).__name__} of it")
-    model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
-    return config
-
-
-def fla_logits(torch, folder, config):
-    """fla's models written plainly: one sequence at a time, token by token, float64."""
-    import torch.nn.functional as F
-    from safetensors.torch import load_file
-
-    w = {k: v.double() for k, v in load_file(folder / "model.safetensors").items()}
-    eps = config.norm_eps
-    gated = config.model_type == "gated_deltanet"
-    attention = {}
-    specs = config.attn or []
-    for spec in [specs] if isinstance(specs, dict) else specs:
-        attention |= {layer: spec for layer in spec["layers"]}
-
-    def norm(x, name):
-        return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * w[name + ".weight"]
-
-    def conv(x, taps):
-        padded = F.pad(x.T, (taps.shape[-1] - 1, 0))
-        return F.conv1d(padded[None], taps, groups=len(taps))[0].T
-
-    def softmax_attention(x, p, spec):
-        H, Hkv = spec["num_heads"], spec["num_kv_heads"]
-        q, k, v = (x @ w[f"{p}{n}_proj.weight"].T for n in "qkv")
-        q, k, v = q.view(len(x), H, -1), k.view(len(x), Hkv, -1), v.view(len(x), Hkv, -1)
-        d = q.shape[-1]
-        angle = torch.arange(len(x)).double()[:, None] * spec["rope_theta"] ** -(torch.arange(0, d, 2).double() / d)
-        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-
-        def turn(t):
-            a, b = t.chunk(2, -1)
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-
-        q, k = turn(q), turn(k).repeat_interleave(H // Hkv, 1)
-        i = torch.arange(len(x))
-        hidden = i[:, None] < i[None]
-        if spec["window_size"]:
-            hidden |= i[:, None] - i[None] >= spec["window_size"]
-        s = torch.einsum("ihd,jhd->hij", q, k) * d**-0.5
-        o = torch.einsum("hij,jhd->ihd", s.masked_fill(hidden, -math.inf).softmax(-1), v.repeat_interleave(H // Hkv, 1))
-        return o.flatten(1) @ w[p + "o_proj.weight"].T
-
-    def delta_rule(x, p):
-        activation = "silu" if gated else config.qk_activation
-        feature = {"silu": F.silu, "relu": F.relu, "elu": lambda t: F.elu(t) + 1, "identity": lambda t: t}
-        parts = {}
-        for n in "qkv":
-            t = x @ w[f"{p}{n}_proj.weight"].T
-            if config.use_short_conv:
-                t = conv(t, w[f"{p}{n}_conv1d.weight"])
-            parts[n] = feature["silu" if n == "v" else activation](t)
-        Hk = config.num_heads
-        Hv = config.num_v_heads if gated else Hk
-        q, k = (parts[n].view(len(x), Hk, -1) for n in "qk")
-        q, k = (t * (t.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for t in (q, k))
-        q, k = (t.repeat_interleave(Hv // Hk, 1) for t in (q, k))
-        v = parts["v"].view(len(x), Hv, -1)
-        beta = (x @ w[p + "b_proj.weight"].T).sigmoid() * (2 if config.allow_neg_eigval else 1)
-        g = torch.zeros(len(x), Hv, dtype=torch.float64)
-        if gated:
-            g = -w[p + "A_log"].exp() * F.softplus(x @ w[p + "a_proj.weight"].T + w[p + "dt_bias"])
-        S, out = torch.zeros(Hv, k.shape[-1], v.shape[-1], dtype=torch.float64), []
-        for t in range(len(x)):
-            S = S * g[t].exp()[:, None, None]
-            u = beta[t][:, None] * (v[t] - torch.einsum("hkv,hk->hv", S, k[t]))
-            S = S + k[t][:, :, None] * u[:, None]
-            out.append(torch.einsum("hkv,hk->hv", S, q[t]) * k.shape[-1] ** -0.5)
-        o = norm(torch.stack(out), p + "o_norm")
-        if config.use_gate:
-            gate = (x @ w[p + "g_proj.weight"].T).view(o.shape)
-            o = o * (gate.sigmoid() if gated and config.output_gate_activation == "sigmoid" else F.silu(gate))
-        return o.flatten(1) @ w[p + "o_proj.weight"].T
-
-    def one(ids):
-        x = w["model.embeddings.weight"][ids]
-        for i in range(config.num_hidden_layers):
-            p = f"model.layers.{i}."
-            h = norm(x, p + "attn_norm")
-            x = x + (softmax_attention(h, p + "attn.", attention[i]) if i in attention else delta_rule(h, p + "attn."))
-            h = norm(x, p + "mlp_norm")
-            inner = F.silu(h @ w[p + "mlp.gate_proj.weight"].T) * (h @ w[p + "mlp.up_proj.weight"].T)
-            x = x + inner @ w[p + "mlp.down_proj.weight"].T
-        head = w["model.embeddings.weight" if config.tie_word_embeddings else "lm_head.weight"]
-        return norm(x, "model.norm") @ head.T
-
-    return lambda batch: [(one(ids), None) for ids in batch]
 
 
 # ---- the two directions
@@ -383,7 +196,7 @@ def out_case(args, torch, tmp, case):
     if not narrow and (first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)):
         raise RuntimeError("not the same bits after going there and back")
     source = theirs if narrow else ours  # rounded numbers are only in what was written
-    of_fla = wanted in ("DeltaNetForCausalLM", "GatedDeltaNetForCausalLM")
+    of_fla = name.startswith("fla-")
     reference = (fla_logits(torch, theirs, load_fla(torch, theirs, wanted)) if of_fla else
                  transformers_logits(torch, load_transformers(torch, theirs, wanted)))
     rows = compare(args, torch, source, reference, not of_fla)
@@ -393,38 +206,16 @@ def out_case(args, torch, tmp, case):
 
 
 def in_case(args, torch, tmp, case):
-    import transformers
-
-    name, config_class, settings, saving = case
-    torch.manual_seed(0)
-    of_fla = "DeltaNet" in config_class
-    config = getattr(import_fla() if of_fla else transformers, config_class)(**settings)
-    if "class" in saving:
-        model = getattr(transformers, saving["class"])(config)
-    elif of_fla:
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    else:
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    tied = model.config.get_text_config().tie_word_embeddings
-    state = model.state_dict()
-    model.load_state_dict(shake(torch, {k: v for k, v in state.items() if not (tied and k == "lm_head.weight")}, 2), strict=not tied)
-    model = model.float().eval()
-    if saving.get("bf16"):
-        model = model.bfloat16()
     theirs, back = tmp / "hf", tmp / "braid"
-    model.save_pretrained(theirs, **{k: v for k, v in saving.items() if k == "max_shard_size"})
+    reference, model, class_name = save_model(torch, theirs, case)
+    vocab = case[2].get("text_config", case[2])["vocab_size"]
     braid(args, "info", "--model", theirs, "--json")
-    if of_fla:
-        reference = fla_logits(torch, theirs, config)
-    else:  # loaded again: in bf16 the table of rotations was rounded, too
-        model = load_transformers(torch, theirs, saving.get("loads_as", type(model).__name__))
-        reference = transformers_logits(torch, model)
-    rows = compare(args, torch, theirs, reference, not of_fla)
+    rows = compare(args, torch, theirs, reference, model is not None, vocab)
     braid(args, "convert", "--model", theirs, "--to", "braid", "--out", back, "--json")
-    ids = sample(torch, 64, 64)
+    ids = sample(torch, 64, 64, vocab)
     if not torch.equal(braid_logits(args, theirs, ids), braid_logits(args, back, ids)):
         raise RuntimeError("the converted folder does not give the bits of the folder itself")
-    return type(model).__name__, rows
+    return class_name, rows
 
 
 def main():
@@ -439,9 +230,9 @@ def main():
     warnings.simplefilter("ignore")
     transformers.logging.disable_progress_bar()
     plain_transformers()
-    cases = [("out", c, out_case) for c in OUT] + [("in", c, in_case) for c in IN]
+    cases = [("out", c, out_case) for c in OUT] + [("in", c, in_case) for c in MODELS]
     cases = [c for c in cases if args.only in c[1][0] and args.direction in (None, c[0])]
-    cases.sort(key=lambda c: "delta" in c[1][0])  # last: fla makes itself known to transformers, Mamba2 included
+    cases.sort(key=lambda c: c[1][0].startswith("fla-"))  # last: see fla_last
     if not cases:
         sys.exit(f"no case has '{args.only}' in its name")
     report, failed = [], 0

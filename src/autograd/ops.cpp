@@ -103,6 +103,12 @@ Var linear(Exec& e, Var x, size_t w, Var residual) {
   return y;
 }
 
+Var linear_bias(Exec& e, Var x, size_t w, int bias, Var residual) {
+  if (bias < 0) return linear(e, x, w, residual);
+  const Var y = map(e, linear(e, x, w), Map::kIdentity, 1, bias);
+  return residual.present() ? add(e, residual, y) : y;
+}
+
 Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
   const OpTimer timer(e.profile(), "linear", false);
   size_t cols = 0;

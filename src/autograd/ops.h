@@ -22,6 +22,8 @@ Var embedding(Exec& e, std::span<const int32_t> ids, size_t table);
 
 // residual + x W^T; `residual` may be absent.
 Var linear(Exec& e, Var x, size_t w, Var residual = {});
+// The same with a bias, which is added unless it is -1.
+Var linear_bias(Exec& e, Var x, size_t w, int bias, Var residual = {});
 // [x W0^T | x W1^T | ...]: several projections of the same input side by side.
 Var linear_concat(Exec& e, Var x, std::span<const size_t> ws);
 // residual + (silu(g) * u) W^T with [g | u] = gu. One op, so that the product need not be kept: backward

@@ -42,6 +42,8 @@ std::function<int()> define_archs(CLI::App& app);
 std::function<int()> define_bench(CLI::App& app);
 std::function<int()> define_op(CLI::App& app);
 std::string op_details();
+std::function<int()> define_tokenize(CLI::App& app);
+std::function<int()> define_tokenizer(CLI::App& app);
 std::function<int()> define_chat_template(CLI::App& app);
 std::function<int()> define_demo(CLI::App& app);
 

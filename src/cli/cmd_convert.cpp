@@ -7,15 +7,18 @@ namespace braid {
 namespace {
 
 struct Options {
-  std::string model, out, to, family, dtype;
+  std::string model, from, out, to, family, dtype;
+  double shard_size = 0;
   bool force = false, check = false, quiet = false, json = false;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder to read (a run folder is one); sharded files are fine");
+    v("--from", from, "llama2c: --model is a .bin file of llama2.c, which becomes a folder of Braid's");
     v("--to", to, "hf: names and config of Hugging Face transformers or fla; braid: Braid's own");
     v("--out", out, "folder to write; it appears when it is whole");
     v("--family", family, "hf: write as this family; else the first that computes the same");
     v("--dtype", dtype, "f32 or bf16; else numbers stay as they are stored");
+    v("--shard-size", shard_size, "hf: cut the weights into files of at most so many MB; 0 = one file");
     v("--force", force, "replace a model that is in --out");
     v("--check", check, "read and compare names, shapes and settings, write nothing");
     v("--quiet", quiet, "no progress");
@@ -25,9 +28,12 @@ struct Options {
 
 int run(const Options& o) {
   if (o.model.empty()) return wrong_use({"convert: --model is missing", "give a model folder"});
-  if (o.to != "hf" && o.to != "braid")
-    return wrong_use(
-        {o.to.empty() ? "convert: --to is missing" : "convert: --to is '" + o.to + "'", "use hf or braid"});
+  if (!o.from.empty() && o.from != "llama2c")
+    return wrong_use({"convert: --from is '" + o.from + "'", "use llama2c; other models say what they are"});
+  const bool llama2c = !o.from.empty();
+  if (llama2c ? o.to != "" && o.to != "braid" : o.to != "hf" && o.to != "braid")
+    return wrong_use({o.to.empty() ? "convert: --to is missing" : "convert: --to is '" + o.to + "'",
+                      llama2c ? "--from llama2c gives braid" : "use hf or braid"});
   if (o.out.empty() != o.check) return wrong_use({"convert: give one of --out and --check"});
   Conversion c{.in = o.model, .out = o.out, .replace = o.force, .check_only = o.check};
   if (o.dtype == "f32" || o.dtype == "bf16")
@@ -37,6 +43,36 @@ int run(const Options& o) {
   const bool to_hf = o.to == "hf";
   if (!to_hf && !o.family.empty())
     return wrong_use({"convert: --family is for --to hf", "a family's config.json says what it is"});
+  if (o.shard_size < 0 || (o.shard_size > 0 && !to_hf))
+    return wrong_use({"convert: --shard-size is for --to hf, and above 0", "leave it out"});
+  c.shard_bytes = static_cast<uint64_t>(1e6 * o.shard_size);
+
+  catch_interrupts();
+  Progress bar("convert", 100, 0, o.quiet || o.json);
+  uint64_t shown = 0;
+  c.progress = [&](uint64_t done, uint64_t all) {
+    if (const uint64_t percent = all ? done * 100 / all : 100; percent != shown)
+      bar.update(shown = percent, fmt::format("{:.2f} of {:.2f} GB", 1e-9 * static_cast<double>(done),
+                                              1e-9 * static_cast<double>(all)));
+    return !interrupted();
+  };
+  const auto finish = [&](const Result<Converted>& done) {
+    bar.finish();
+    if (!done) return fail(done.error());
+    if (o.json) {
+      print_json({{"family", done->family},
+                  {"tensors", done->tensors},
+                  {"bytes", done->bytes},
+                  {"out", o.out},
+                  {"notes", done->notes}});
+      return static_cast<int>(kOk);
+    }
+    for (const std::string& note : done->notes) fmt::print("note: {}\n", note);
+    fmt::print("{}: {} tensors, {:.1f} MB{}\n", done->family, done->tensors,
+               1e-6 * static_cast<double>(done->bytes), o.check ? "; nothing written" : ", in " + o.out);
+    return static_cast<int>(kOk);
+  };
+  if (llama2c) return finish(convert_llama2c(c));
 
   const std::string path = o.model + "/config.json";
   const Result<Json> json = load_config_json(path);
@@ -51,37 +87,10 @@ int run(const Options& o) {
   if (!config) return fail(config.error());
   const std::unique_ptr<Model> model = Model::create(*config);
 
-  catch_interrupts();
-  Progress bar("convert", 100, 0, o.quiet || o.json);
-  uint64_t shown = 0;
-  c.progress = [&](uint64_t done, uint64_t all) {
-    if (const uint64_t percent = all ? done * 100 / all : 100; percent != shown)
-      bar.update(shown = percent, fmt::format("{:.2f} of {:.2f} GB", 1e-9 * static_cast<double>(done),
-                                              1e-9 * static_cast<double>(all)));
-    return !interrupted();
-  };
-  Result<Converted> done = Error{};
-  if (to_hf) {
-    const Result<HfConfigFile> hf = hf_config(*config, o.family);
-    if (!hf) return wrong_use(hf.error());
-    done = convert_to_hf(c, *model, *hf);
-  } else {
-    done = convert_to_braid(c, *model, **family);
-  }
-  bar.finish();
-  if (!done) return fail(done.error());
-  if (o.json) {
-    print_json({{"family", done->family},
-                {"tensors", done->tensors},
-                {"bytes", done->bytes},
-                {"out", o.out},
-                {"notes", done->notes}});
-    return kOk;
-  }
-  for (const std::string& note : done->notes) fmt::print("note: {}\n", note);
-  fmt::print("{}: {} tensors, {:.1f} MB{}\n", done->family, done->tensors,
-             1e-6 * static_cast<double>(done->bytes), o.check ? "; nothing written" : ", in " + o.out);
-  return kOk;
+  if (!to_hf) return finish(convert_to_braid(c, *model, **family));
+  const Result<HfConfigFile> hf = hf_config(*config, o.family);
+  if (!hf) return wrong_use(hf.error());
+  return finish(convert_to_hf(c, *model, *hf));
 }
 
 }  // namespace

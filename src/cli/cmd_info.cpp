@@ -12,7 +12,7 @@ struct Options {
   std::string model, arch, size = "tiny", config;
   std::vector<std::string> set;
   int64_t length = 2048, vocab = 256;
-  bool json = false, tensors = false;
+  bool json = false, tensors = false, verbose = false;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder");
@@ -23,6 +23,7 @@ struct Options {
     v("--vocab", vocab, "vocabulary of --arch");
     v("--length", length, "sequence length for flops and state");
     v("--tensors", tensors, "list every parameter");
+    v("--verbose", verbose, "also keys of config.json and tensors that have no effect");
     v("--json", json, "one JSON object");
   }
 };
@@ -34,12 +35,12 @@ std::string part(const std::string& name) {
   return name.substr(at, name.find('.', at) - at);
 }
 
-Result<ModelConfig> config_of(const Options& o) {
+Result<ModelConfig> config_of(const Options& o, std::vector<std::string>& ignored) {
   const std::string name = !o.arch.empty() ? o.arch : o.model.empty() ? o.config : o.model + "/config.json";
   Result<Json> json = !o.arch.empty() ? preset_config(o.arch, o.size, o.vocab) : load_config_json(name);
   if (!json) return json.error();
   if (json->is_object() && json->value("model_type", Json()) != "braid") {  // translated, then changed
-    const Result<ModelConfig> config = read_config(*json, name);
+    const Result<ModelConfig> config = read_config(*json, name, &ignored);
     if (!config) return config.error();
     json = to_json(*config);
   }
@@ -48,14 +49,29 @@ Result<ModelConfig> config_of(const Options& o) {
   return parse_config(*json, name);
 }
 
+// Tensors of a family's folder that are not used. The folder has been read before, without an error.
+std::vector<LeftOut> left_out(const std::string& dir) {
+  std::vector<LeftOut> all;
+  const Result<Json> json = load_config_json(dir + "/config.json");
+  const Result<const Family*> family = json ? family_of(*json, dir) : Result<const Family*>(nullptr);
+  if (!family || !*family) return all;
+  const Result<ModelConfig> config = read_config(*json, dir);
+  const Result<SafeTensors> file = SafeTensors::open_model(dir);
+  if (config && file) (void)assemble_params(**family, *Model::create(*config), *file, dir, all);
+  return all;
+}
+
 int run(const Options& o) {
   if ((o.model.empty() ? 0 : 1) + (o.arch.empty() ? 0 : 1) + (o.config.empty() ? 0 : 1) != 1)
     return wrong_use({"info: give one of --model, --arch and --config"});
   if (o.length < 1 || o.length > 1'000'000'000) return wrong_use({"info: --length must be from 1 to 1e9"});
-  const Result<ModelConfig> config = config_of(o);
+  std::vector<std::string> ignored;
+  const Result<ModelConfig> config = config_of(o, ignored);
   if (!config) return fail(config.error());
   if (!o.model.empty())  // the weights must fit too
     if (Result<std::unique_ptr<Model>> m = Model::load(o.model); !m) return fail(m.error());
+  const std::vector<LeftOut> unused =
+      o.verbose && !o.model.empty() ? left_out(o.model) : std::vector<LeftOut>();
   const std::unique_ptr<Model> model = Model::create(*config);
   std::map<std::string, size_t> parts;
   for (const Param& p : model->params().all()) parts[part(p.name)] += p.count();
@@ -77,6 +93,10 @@ int run(const Options& o) {
     if (o.tensors)
       for (const Param& p : model->params().all())
         j["tensors"].push_back({{"name", p.name}, {"shape", p.shape.text()}, {"weight_decay", p.decay}});
+    if (o.verbose) {
+      j["ignored_keys"] = ignored, j["left_out"] = Json::array();
+      for (const LeftOut& l : unused) j["left_out"].push_back({{"tensor", l.tensor}, {"why", l.why}});
+    }
     print_json(j);
     return kOk;
   }
@@ -93,6 +113,11 @@ int run(const Options& o) {
   if (o.tensors)
     for (const Param& p : model->params().all())
       fmt::print("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");
+  if (!o.verbose) return kOk;
+  fmt::print("keys of config.json without effect on the numbers: {}\n", ignored.size());
+  for (const std::string& key : ignored) fmt::print("  {}\n", key);
+  fmt::print("tensors left out: {}\n", unused.size());
+  for (const LeftOut& l : unused) fmt::print("  {}: {}\n", l.tensor, l.why);
   return kOk;
 }
 

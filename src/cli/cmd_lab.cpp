@@ -98,6 +98,7 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--quick", all->quick, "a few minutes: the shape of the result");
   add("--paper", all->paper, "the paper's own settings: hours to days");
   add("--only", all->o.only, "only rows whose name contains this");
+  add("--column", all->o.column, "only columns whose name contains this");
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
   add("--dir", all->o.dir, "folder of all experiments");
   add("--threads", all->threads, "threads; 0 = all cores");

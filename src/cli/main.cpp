@@ -33,6 +33,8 @@ std::span<const Verb> all_verbs() {
       Verb{"info", "what a model is made of: parameters, flops, state", define_info},
       Verb{"convert", "write a model for Hugging Face transformers or fla, or read one of theirs",
            define_convert, convert_details},
+      Verb{"tokenize", "text to token ids and back, as a model's tokenizer does", define_tokenize},
+      Verb{"tokenizer", "train a tokenizer", define_tokenizer},
       Verb{"verify", "check every kernel and the model on this machine against the reference", define_verify},
       Verb{"bench", "time matrix products, kernels or training steps, after checking that they are right",
            define_bench},

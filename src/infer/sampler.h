@@ -1,9 +1,20 @@
-// Chooses the next token from logits.
+// Chooses the next token from logits: a chain of filters, then a draw.
 //
-// The filters run in the order of Hugging Face's generate():
-//   repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw
-// (llama.cpp's default applies the temperature last, so there it does not change what top-p and min-p keep.)
-// Each filter sees the probabilities of what the filters before it left, renormalised.
+//   penalties    tokens of the last `last_n` lose: a positive logit is divided by `repetition_penalty`, a
+//                negative one multiplied (once, however often the token occurs); then minus count times
+//                `frequency_penalty`, minus `presence_penalty`
+//   top_n_sigma  only logits within n standard deviations of the largest
+//   top_k        only the k largest
+//   typical      only tokens whose surprise is nearest to the entropy, until they reach `typical_p`
+//   top_p        only the likeliest that together reach p
+//   min_p        only tokens at least min_p times as likely as the likeliest
+//   xtc          with probability `xtc_probability`: of all tokens with at least `xtc_threshold`, only the
+//   least
+//                likely one
+//   temperature  logits divided by it; 0 keeps the largest alone
+// In this order by default, which is llama.cpp's; Hugging Face's generate() has the temperature behind the
+// penalties, so that it changes what the others keep. Each filter sees the probabilities of what the filters
+// before it left, renormalised, and keeps at least one token.
 //
 // The n-th draw depends on seed and n alone, not on draws before it: a replayed or rolled-back generation
 // draws the same. Ties go to the smaller id. A NaN or -inf logit is never chosen; +inf logits share all
@@ -12,6 +23,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -19,13 +32,29 @@
 
 namespace braid {
 
+enum class Filter { kPenalties, kTopNSigma, kTopK, kTypical, kTopP, kMinP, kXtc, kTemperature };
+inline constexpr Filter kUsualFilters[] = {Filter::kPenalties, Filter::kTopNSigma,  Filter::kTopK,
+                                           Filter::kTypical,   Filter::kTopP,       Filter::kMinP,
+                                           Filter::kXtc,       Filter::kTemperature};
+// "penalties,top_k,...", each at most once; those left out are off.
+Result<std::vector<Filter>> parse_filters(std::string_view text);
+std::string filters_text(std::span<const Filter> filters);
+
+// The defaults change nothing.
 struct SamplerOptions {
-  float temperature = 1;         // 0 takes the largest logit, whatever the filters say
-  int64_t top_k = 0;             // keep the k most likely; 0 keeps all
-  float top_p = 1;               // keep the fewest whose probabilities reach p; 1 keeps all
-  float min_p = 0;               // keep those with at least min_p times the largest probability; 0 keeps all
-  float repetition_penalty = 1;  // > 1 makes tokens of the history less likely; 1 changes nothing
+  float temperature = 1;         // 0 takes the largest logit that is left
+  int64_t top_k = 0;             // 0 keeps all
+  float top_p = 1;               // 1 keeps all
+  float min_p = 0;               // 0 keeps all
+  float typical_p = 1;           // 1 keeps all
+  float top_n_sigma = 0;         // 0 keeps all
+  float xtc_probability = 0;     // 0 never
+  float xtc_threshold = 0.1f;    // above 0.5 never
+  float repetition_penalty = 1;  // 1 changes nothing
+  float presence_penalty = 0, frequency_penalty = 0;
+  int64_t last_n = -1;  // tokens that the penalties look at; -1 all, 0 none
   uint64_t seed = 0;
+  std::vector<Filter> filters{std::begin(kUsualFilters), std::end(kUsualFilters)};
 };
 
 std::vector<Problem> validate(const SamplerOptions& options);
@@ -34,26 +63,32 @@ class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options);  // valid ones
 
-  // `history`: tokens the repetition penalty counts, prompt included; `position`: index of the token to
-  // choose. The result depends on nothing but the options and these arguments. Fails if no logit can be
-  // chosen.
+  // `history`: tokens the penalties count, prompt included; `position`: index of the token to choose. The
+  // result depends on nothing but the options and these arguments. Fails if no logit can be chosen.
   Result<int32_t> operator()(std::span<const float> logits, std::span<const int32_t> history,
                              uint64_t position);
 
  private:
   struct Candidate {
-    float logit;
+    double logit;
     int32_t id;
-    double weight;  // proportional to the probability
+    double weight;  // proportional to the probability; the likeliest has 1
   };
+  void apply(Filter filter, std::span<const int32_t> history);
   void penalise(std::span<const int32_t> history);
-  void keep_top_k();
-  void keep_top_p();
+  void cut_top_n_sigma();
+  void cut_top_k();
+  void cut_typical();
+  void cut_top_p();
+  void cut_xtc();
+  void weigh();                 // weights from logits
+  double total_weight() const;  // of all that are kept
+  double uniform();             // in [0, 1)
 
   SamplerOptions options_;
   Rng rng_;
-  std::vector<Candidate> kept_;  // kept between calls only for their memory
-  std::vector<bool> seen_;
+  std::vector<Candidate> kept_;   // kept between calls only for their memory
+  std::vector<uint32_t> counts_;  // of the history
 };
 
 }  // namespace braid

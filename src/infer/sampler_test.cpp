@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -32,61 +33,140 @@ std::set<int32_t> support(const SamplerOptions& options, const std::vector<float
   return ids;
 }
 
-// The filters again, on sorted probabilities and by definition: what the sampler should draw with.
-std::vector<double> expected(const SamplerOptions& o, std::vector<float> logits,
+// The filters again, by definition, on all tokens and in the order of the options: what the sampler should
+// draw with.
+std::vector<double> expected(const SamplerOptions& o, const std::vector<float>& given,
                              const std::vector<int32_t>& history = {}) {
-  for (const int32_t id : std::set<int32_t>(history.begin(), history.end())) {
-    float& x = logits[static_cast<size_t>(id)];
-    x = x < 0 ? x * o.repetition_penalty : x / o.repetition_penalty;
-  }
-  std::vector<double> p(logits.size());
-  for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp(static_cast<double>(logits[i]) / o.temperature);
+  std::vector<double> logits(given.begin(), given.end()), p(given.size());
+  std::vector<bool> in(given.size(), true);
   const auto normalise = [&] {
     double sum = 0;
-    for (const double x : p) sum += x;
-    for (double& x : p) x /= sum;
+    for (size_t i = 0; i < p.size(); ++i) sum += in[i] ? std::exp(logits[i]) : 0;
+    for (size_t i = 0; i < p.size(); ++i) p[i] = in[i] ? std::exp(logits[i]) / sum : 0;
   };
-  normalise();
-  std::vector<size_t> order(p.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
-  for (size_t r = 0; r < p.size(); ++r)
-    if (o.top_k > 0 && r >= static_cast<size_t>(o.top_k)) p[order[r]] = 0;
-  normalise();
-  double before = 0;
-  for (const size_t i : order) {
-    const double own = p[i];
-    if (before >= o.top_p) p[i] = 0;
-    before += own;
+  const auto sorted_by = [&](auto&& key) {
+    std::vector<size_t> order(p.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::ranges::stable_sort(order, {}, key);
+    return order;
+  };
+  const auto keep_until = [&](const std::vector<size_t>& order, double enough) {
+    double before = 0;
+    for (const size_t i : order) {
+      if (before >= enough) in[i] = false;
+      before += p[i];
+    }
+  };
+  for (const Filter f : o.filters) {
+    normalise();
+    const std::vector<size_t> likely = sorted_by([&](size_t i) { return -p[i]; });
+    switch (f) {
+      case Filter::kPenalties:
+        for (size_t i = 0; i < p.size(); ++i) {
+          const auto n = static_cast<double>(std::count(
+              history.end() - std::min<std::ptrdiff_t>(o.last_n < 0 ? 1000 : o.last_n, std::ssize(history)),
+              history.end(), static_cast<int32_t>(i)));
+          if (n == 0) continue;
+          logits[i] *= logits[i] < 0 ? o.repetition_penalty : 1.0 / o.repetition_penalty;
+          logits[i] -= n * o.frequency_penalty + o.presence_penalty;
+        }
+        break;
+      case Filter::kTopNSigma: {
+        double n = 0, sum = 0, square = 0, largest = -1e300;
+        for (size_t i = 0; i < p.size(); ++i)
+          if (in[i])
+            n += 1, sum += logits[i], square += logits[i] * logits[i], largest = std::max(largest, logits[i]);
+        const double sigma = std::sqrt(square / n - sum / n * sum / n);
+        for (size_t i = 0; i < p.size(); ++i)
+          if (o.top_n_sigma > 0 && logits[i] < largest - o.top_n_sigma * sigma) in[i] = false;
+        break;
+      }
+      case Filter::kTopK:
+        for (size_t r = 0; r < p.size(); ++r)
+          if (o.top_k > 0 && r >= static_cast<size_t>(o.top_k)) in[likely[r]] = false;
+        break;
+      case Filter::kTypical: {
+        double entropy = 0;
+        for (const double x : p) entropy -= x > 0 ? x * std::log(x) : 0;
+        keep_until(
+            sorted_by([&](size_t i) { return p[i] > 0 ? std::abs(-std::log(p[i]) - entropy) : 1e300; }),
+            o.typical_p);
+        break;
+      }
+      case Filter::kTopP:
+        keep_until(likely, o.top_p);
+        break;
+      case Filter::kMinP:
+        for (const size_t i : likely)
+          if (p[i] < o.min_p * p[likely[0]]) in[i] = false;
+        break;
+      case Filter::kXtc:  // only with probability 0 or 1 here
+        if (o.xtc_probability == 1)
+          for (size_t r = 0; r + 1 < p.size() && p[likely[r + 1]] >= o.xtc_threshold; ++r)
+            in[likely[r]] = false;
+        break;
+      case Filter::kTemperature:
+        for (double& x : logits) x /= o.temperature;
+        break;
+    }
   }
-  normalise();
-  for (size_t r = p.size(); r-- > 0;)
-    if (p[order[r]] < o.min_p * p[order[0]]) p[order[r]] = 0;
   normalise();
   return p;
 }
 
+const std::vector<float> kLogits{0.3f, -1, 2, 1.4f, 0.31f, -3, 1.1f, 0};
+
+// Hugging Face's order.
+std::vector<Filter> temperature_first() { return *parse_filters("penalties,temperature,top_k,top_p,min_p"); }
+
 TEST(Sampler, DrawsFromTheFilteredDistribution) {
-  const std::vector<float> logits{0.3f, -1, 2, 1.4f, 0.31f, -3, 1.1f, 0};
   const std::vector<int32_t> history{2, 2, 1, 6};
   for (const SamplerOptions& o : std::vector<SamplerOptions>{
            {},
            {.temperature = 0.5f},
            {.temperature = 3, .top_k = 4},
            {.temperature = 0.7f, .top_p = 0.8f},
-           {.temperature = 2, .top_p = 0.8f},  // keeps more than at 0.7: the temperature comes first
+           {.temperature = 2, .top_p = 0.8f},
+           {.temperature = 2, .top_p = 0.8f, .filters = temperature_first()},
            {.min_p = 0.2f},
            {.temperature = 1.5f, .top_k = 6, .top_p = 0.9f, .min_p = 0.15f},
+           {.temperature = 1.5f, .top_k = 6, .top_p = 0.9f, .min_p = 0.15f, .filters = temperature_first()},
+           {.typical_p = 0.6f},
+           {.temperature = 0.8f, .top_k = 5, .typical_p = 0.4f},
+           {.top_n_sigma = 1},
+           {.temperature = 2, .top_n_sigma = 0.5f},
+           {.xtc_probability = 1, .xtc_threshold = 0.1f},
+           {.xtc_probability = 1, .xtc_threshold = 0.9f},
            {.repetition_penalty = 1.8f},
-           {.temperature = 0.9f, .top_k = 5, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 0.6f}}) {
-    const std::vector<double> got = frequencies(o, logits, history), want = expected(o, logits, history);
-    for (size_t i = 0; i < logits.size(); ++i) {
+           {.presence_penalty = 0.5f, .frequency_penalty = 0.3f, .last_n = 3},
+           {.temperature = 0.9f, .top_k = 5, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 0.6f},
+           {.top_k = 3, .repetition_penalty = 3, .filters = *parse_filters("top_k,penalties")}}) {
+    const std::vector<double> got = frequencies(o, kLogits, history), want = expected(o, kLogits, history);
+    for (size_t i = 0; i < kLogits.size(); ++i) {
       EXPECT_TRUE(want[i] > 0 || got[i] == 0) << i;
       EXPECT_NEAR(got[i], want[i], 5 * std::sqrt(want[i] * (1 - want[i]) / 40000) + 1e-4) << i;
     }
   }
-  EXPECT_NE(expected({.temperature = 0.7f, .top_p = 0.8f}, logits),
-            expected({.temperature = 2, .top_p = 0.8f}, logits));
+}
+
+TEST(Sampler, TheOrderMatters) {
+  const SamplerOptions last{.temperature = 2, .top_p = 0.8f};
+  SamplerOptions first = last;
+  first.filters = temperature_first();
+  EXPECT_LT(support(last, kLogits).size(), support(first, kLogits).size());  // flatter: 0.8 needs more tokens
+  EXPECT_EQ(filters_text(kUsualFilters), "penalties,top_n_sigma,top_k,typical,top_p,min_p,xtc,temperature");
+  EXPECT_EQ(filters_text(*parse_filters(filters_text(first.filters))), filters_text(first.filters));
+  EXPECT_TRUE(parse_filters("")->empty());
+  EXPECT_FALSE(parse_filters("top_q"));
+  EXPECT_FALSE(parse_filters("top_k,top_k"));
+  EXPECT_FALSE(parse_filters("top_k,,top_p"));
+}
+
+TEST(Sampler, XtcActsWithItsProbability) {
+  const std::vector<float> even(4, 0.f);  // each 0.25: the three with smaller ids go
+  const std::vector<double> f = frequencies({.xtc_probability = 0.4f, .xtc_threshold = 0.2f}, even);
+  EXPECT_NEAR(f[3], 0.4 + 0.6 / 4, 0.02);
+  EXPECT_NEAR(f[0], 0.6 / 4, 0.02);
 }
 
 TEST(Sampler, GreedyTakesTheFirstOfTheLargest) {
@@ -152,9 +232,20 @@ TEST(Sampler, NanIsNeverChosenAndInfinityHasADefinedMeaning) {
 
 TEST(Sampler, EveryWrongOptionIsReported) {
   EXPECT_TRUE(validate(SamplerOptions{}).empty());
-  EXPECT_EQ(
-      validate({.temperature = -1, .top_k = -1, .top_p = 0, .min_p = 1.5f, .repetition_penalty = 0}).size(),
-      5u);
+  EXPECT_EQ(validate({.temperature = -1,
+                      .top_k = -1,
+                      .top_p = 0,
+                      .min_p = 1.5f,
+                      .typical_p = 0,
+                      .top_n_sigma = -1,
+                      .xtc_probability = 2,
+                      .xtc_threshold = -1,
+                      .repetition_penalty = 0,
+                      .presence_penalty = kNan,
+                      .frequency_penalty = kInf,
+                      .last_n = -2})
+                .size(),
+            12u);
   EXPECT_EQ(validate({.temperature = kNan, .top_p = kNan, .min_p = kNan, .repetition_penalty = kNan}).size(),
             4u);
   EXPECT_EQ(

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "data/text.h"
 #include "lab/makers.h"
 #include "lab/page.h"
 
@@ -15,16 +14,7 @@ namespace {
 constexpr const char* kPaper = "Gated Delta Networks (Yang, Kautz, Hatamizadeh)";
 constexpr const char* kLoss = "loss";
 
-TrainOptions on_text(Effort e) {
-  TrainOptions o;
-  o.text = kShakespeare, o.size = at<std::string>(e, "tiny", "1M", "400M");
-  o.length = at<int64_t>(e, 256, 256, 4096), o.batch = at<int64_t>(e, 16, 16, 128);
-  o.steps = at<int64_t>(e, 400, 1500, 28610), o.warmup = o.steps / 20;
-  o.eval_every = o.steps / 10, o.checkpoint_every = o.eval_every, o.keep = 1;
-  if (e == Effort::kPaper) o.recompute = true;
-  return o;
-}
-
+constexpr PaperText kText{.size = "400M", .length = 4096, .batch = 128, .steps = 28610};
 double rate(Effort e) { return at(e, 4e-3, 2e-3, 4e-4); }
 
 // ---- Table 3
@@ -55,13 +45,13 @@ std::vector<Ablation> ablations() {
 std::vector<Trial> ablation(Effort e) {
   std::vector<Trial> out;
   for (const Ablation& a : ablations()) {
-    TrainOptions o = on_text(e);
+    TrainOptions o = on_text(e, kText);
     o.arch = "gated-deltanet", o.set = a.set;
     add_trials(out, a.row, kLoss, o, {rate(e)}, e == Effort::kQuick ? 1 : 2);
   }
   // Heads half and twice as wide: twice and half as many of them.
   for (const bool wide : {false, true}) {
-    TrainOptions o = on_text(e);
+    TrainOptions o = on_text(e, kText);
     o.arch = "gated-deltanet";
     const int64_t heads = at<int64_t>(e, 4, 4, 12), now = wide ? heads / 2 : 2 * heads;
     o.set = {fmt::format("pattern.0.mixer.heads={}", now)};
@@ -83,18 +73,19 @@ std::vector<PaperFigure> ablation_figures() {
 
 std::vector<Trial> order(Effort e) {
   std::vector<Trial> out;
-  for (const ModelChoice& m : std::vector<ModelChoice>{{"Gated DeltaNet, window, Mamba2", "gdn-swa-mamba2"},
-                                                       {"Gated DeltaNet, Mamba2, window", "gdn-mamba2-swa"},
-                                                       {"Mamba2, window, Gated DeltaNet", "mamba2-swa-gdn"},
-                                                       {"Mamba2, Gated DeltaNet, window (H2)", "gdn-h2"},
-                                                       {"Gated DeltaNet, window (H1)", "gdn-h1"}}) {
-    TrainOptions o = on_text(e);
+  struct Order {
+    const char *row, *arch;
+    int window_at;  // the layer of the pattern that has a window
+  };
+  for (const Order& m : std::vector<Order>{{"Gated DeltaNet, window, Mamba2", "gdn-swa-mamba2", 1},
+                                           {"Gated DeltaNet, Mamba2, window", "gdn-mamba2-swa", 2},
+                                           {"Mamba2, window, Gated DeltaNet", "mamba2-swa-gdn", 1},
+                                           {"Mamba2, Gated DeltaNet, window (H2)", "gdn-h2", 2},
+                                           {"Gated DeltaNet, window (H1)", "gdn-h1", 1}}) {
+    TrainOptions o = on_text(e, kText);
     o.arch = m.arch;
     // A window shorter than the sequence, as in the paper (2048 of 4096).
-    o.set = {
-        fmt::format("pattern.{}.mixer.window={}",
-                    m.arch == "gdn-swa-mamba2" || m.arch == "mamba2-swa-gdn" || m.arch == "gdn-h1" ? 1 : 2,
-                    o.length / 2)};
+    o.set = {fmt::format("pattern.{}.mixer.window={}", m.window_at, o.length / 2)};
     add_trials(out, m.row, kLoss, o, {rate(e)}, e == Effort::kQuick ? 1 : 3);
   }
   return out;
@@ -111,7 +102,7 @@ std::vector<Trial> lengths(Effort e) {
                                                        {"Gated DeltaNet", "gated-deltanet"},
                                                        {"Samba", "samba"},
                                                        {"Gated DeltaNet H1", "gdn-h1"}}) {
-    TrainOptions o = on_text(e);
+    TrainOptions o = on_text(e, kText);
     o.arch = m.arch, o.length = train, o.eval_length = test;
     if (m.arch == "samba" || m.arch == "gdn-h1")
       o.set = {fmt::format("pattern.1.mixer.window={}", train / 2)};

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "data/text.h"
 #include "lab/experiment.h"
 
 namespace braid {
@@ -28,6 +29,21 @@ inline void add_trials(std::vector<Trial>& out, const std::string& row, const st
       o.lr = lr, o.seed = seed;
       out.push_back({row, column, fmt::format("lr {:g} seed {}", lr, seed), o});
     }
+}
+
+// A small model on text, or the paper's size and amount of it.
+struct PaperText {
+  const char* size;
+  int64_t length, batch, steps;
+};
+inline TrainOptions on_text(Effort e, const PaperText& paper) {
+  TrainOptions o;
+  o.text = kShakespeare, o.size = at<std::string>(e, "tiny", "1M", paper.size);
+  o.length = at<int64_t>(e, 256, 256, paper.length), o.batch = at<int64_t>(e, 16, 16, paper.batch);
+  o.steps = at<int64_t>(e, 400, 1500, paper.steps), o.warmup = o.steps / 20;
+  o.eval_every = o.steps / 10, o.checkpoint_every = o.eval_every, o.keep = 1;
+  o.recompute = e == Effort::kPaper;
+  return o;
 }
 
 // The lists that registry.cpp joins, one per file.

@@ -65,7 +65,9 @@ TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t)
 
 std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   std::vector<Trial> trials = e.trials(o.effort);
-  std::erase_if(trials, [&](const Trial& t) { return t.row.find(o.only) == std::string::npos; });
+  std::erase_if(trials, [&](const Trial& t) {
+    return t.row.find(o.only) == std::string::npos || t.column.find(o.column) == std::string::npos;
+  });
   for (Trial& t : trials)
     if (!o.text.empty() && !t.options.text.empty()) t.options.text = o.text;
   return trials;
@@ -93,7 +95,8 @@ Result<Study> load_study(const Experiment& e, const LabOptions& o) {
     once(study.rows, t.row), once(study.columns, t.column);
   }
   if (study.trials.empty())
-    return Error{fmt::format("{}: no row contains '{}'", e.name, o.only), "leave --only out to see all rows"};
+    return Error{fmt::format("{}: no row contains '{}' or no column '{}'", e.name, o.only, o.column),
+                 "leave --only and --column out to see all of them"};
   return study;
 }
 

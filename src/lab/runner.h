@@ -15,8 +15,8 @@ namespace braid {
 struct LabOptions {
   std::string dir = "runs/lab";
   Effort effort = Effort::kDefault;
-  std::string only;  // rows that contain this; empty: all
-  std::string text;  // instead of the text that comes with the program
+  std::string only, column;  // rows and columns that contain this; empty: all
+  std::string text;          // instead of the text that comes with the program
   bool quiet = false;
 };
 

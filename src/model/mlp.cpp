@@ -5,38 +5,54 @@ namespace {
 
 struct DenseConfig {
   int64_t d_ff = 0;
+  bool bias = false;
   template <class V>
   void visit(V& v) {
     v("d_ff", d_ff, {1, 1e7}, "inner width");
+    v("bias", bias, "biases in all products");
   }
 };
 
+int bias_of(Declare& declare, bool wanted, const char* name, size_t size) {
+  return wanted ? static_cast<int>(declare.vector(name, size, Init::kZeros)) : -1;
+}
+
 class Swiglu : public Mlp {
  public:
-  Swiglu(size_t d_ff, const ModelConfig& model, Declare declare)
-      : gate_(declare.matrix("gate_proj.weight", d_ff, model.d_model)),
-        up_(declare.matrix("up_proj.weight", d_ff, model.d_model)),
-        down_(declare.matrix("down_proj.weight", model.d_model, d_ff, Init::kOutput)) {}
+  Swiglu(const DenseConfig& c, const ModelConfig& model, Declare declare)
+      : gate_(declare.matrix("gate_proj.weight", c.d_ff, model.d_model)),
+        up_(declare.matrix("up_proj.weight", c.d_ff, model.d_model)),
+        down_(declare.matrix("down_proj.weight", model.d_model, c.d_ff, Init::kOutput)),
+        gate_up_bias_(bias_of(declare, c.bias, "gate_up.bias", 2 * c.d_ff)),
+        down_bias_(bias_of(declare, c.bias, "down_proj.bias", model.d_model)) {}
   Var forward(Exec& e, Var x, Var residual) const override {
     const size_t ws[] = {gate_, up_};
-    return swiglu_linear(e, linear_concat(e, x, ws), down_, residual);
+    Var gu = linear_concat(e, x, ws);
+    if (gate_up_bias_ < 0) return swiglu_linear(e, gu, down_, residual);
+    gu = map(e, gu, Map::kIdentity, 1, gate_up_bias_);
+    const Var y = map(e, swiglu_linear(e, gu, down_), Map::kIdentity, 1, down_bias_);
+    return residual.present() ? add(e, residual, y) : y;
   }
 
  private:
   size_t gate_, up_, down_;
+  int gate_up_bias_, down_bias_;
 };
 
 class Gelu : public Mlp {
  public:
-  Gelu(size_t d_ff, const ModelConfig& model, Declare declare)
-      : up_(declare.matrix("up_proj.weight", d_ff, model.d_model)),
-        down_(declare.matrix("down_proj.weight", model.d_model, d_ff, Init::kOutput)) {}
+  Gelu(const DenseConfig& c, const ModelConfig& model, Declare declare)
+      : up_(declare.matrix("up_proj.weight", c.d_ff, model.d_model)),
+        down_(declare.matrix("down_proj.weight", model.d_model, c.d_ff, Init::kOutput)),
+        up_bias_(bias_of(declare, c.bias, "up_proj.bias", c.d_ff)),
+        down_bias_(bias_of(declare, c.bias, "down_proj.bias", model.d_model)) {}
   Var forward(Exec& e, Var x, Var residual) const override {
-    return linear(e, map(e, linear(e, x, up_), Map::kGelu), down_, residual);
+    return linear_bias(e, map(e, linear(e, x, up_), Map::kGelu, 1, up_bias_), down_, down_bias_, residual);
   }
 
  private:
   size_t up_, down_;
+  int up_bias_, down_bias_;
 };
 
 struct MoeConfig {
@@ -56,11 +72,11 @@ class Moe : public Mlp {
   Moe(const MoeConfig& c, const ModelConfig& model, Declare declare)
       : top_k_(c.top_k),
         router_(declare.matrix("gate.weight", c.experts, model.d_model)),
-        shared_(c.shared_d_ff ? c.shared_d_ff : c.d_ff, model, declare.under("shared_expert")),
+        shared_({.d_ff = c.shared_d_ff ? c.shared_d_ff : c.d_ff}, model, declare.under("shared_expert")),
         shared_gate_(declare.matrix("shared_expert_gate.weight", 1, model.d_model)) {
     const Declare some = declare.for_share(static_cast<double>(c.top_k) / static_cast<double>(c.experts));
     for (int64_t i = 0; i < c.experts; ++i)
-      experts_.emplace_back(c.d_ff, model, some.under("experts." + std::to_string(i)));
+      experts_.emplace_back(DenseConfig{.d_ff = c.d_ff}, model, some.under("experts." + std::to_string(i)));
   }
 
   Var forward(Exec& e, Var x, Var residual) const override {
@@ -108,7 +124,7 @@ void validate_moe(const Json& settings, const std::string& where, std::vector<Pr
 template <class M>
 std::unique_ptr<Mlp> make_dense(const Json& settings, const ModelConfig& model, Declare declare) {
   std::vector<Problem> none;
-  return std::make_unique<M>(parse_fields<DenseConfig>(settings, "", none).d_ff, model, declare);
+  return std::make_unique<M>(parse_fields<DenseConfig>(settings, "", none), model, declare);
 }
 
 void validate_dense(const Json& settings, const std::string& where, std::vector<Problem>& problems) {

@@ -102,8 +102,8 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
   }
   const Result<SafeTensors> file = SafeTensors::open_model(dir);
   if (!file) return file.error();
-  std::vector<std::string> notes;
-  const Result<std::vector<Assembled>> params = assemble_params(**family, *model, *file, dir, notes);
+  std::vector<LeftOut> left_out;
+  const Result<std::vector<Assembled>> params = assemble_params(**family, *model, *file, dir, left_out);
   if (!params) return params.error();
   model->params_.allocate();
   for (size_t i = 0; i < params->size(); ++i) {

@@ -364,36 +364,59 @@ void induction_mistake(Sample& s) {  // the token before
 
 struct Pointers {
   int32_t vocab;
-  bool any;
+  bool any, compact = false;
 
   std::string operator()(const Sample& s) const {
-    // bits INIT p @ p @ p @ p @ p @ OPS p q ... QUERY p
+    // bits INIT p @ p @ p @ p @ p @ OPS, m swaps with QUERY p behind all or the last; compact: a bit is
+    // 11 + m + 2 i + b, a swap 11 + 3 m + ...
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
-    if (s.tokens.size() != 3 * init + 14) return "length";
-    for (size_t t = 0; t < init; ++t)
-      if (s.tokens[t] != 1 && s.tokens[t] != 2) return "no bit";
-    std::map<int32_t, size_t> address;
-    std::set<size_t> used;
+    if (s.tokens.size() < init + 14) return "length";
+    const auto m = static_cast<int32_t>(init);
+    std::vector<int32_t> bits;
+    for (int32_t t = 0; t < m; ++t) {
+      const int32_t first = compact ? 11 + m + 2 * t : 1, bit = s.tokens[static_cast<size_t>(t)] - first;
+      if (bit != 0 && bit != 1) return "no bit";
+      bits.push_back(bit);
+    }
+    std::vector<size_t> address;
     for (size_t i = 0; i < 5; ++i) {
       const int32_t p = s.tokens[init + 1 + 2 * i], a = s.tokens[init + 2 + 2 * i] - 11;
-      if (p != 6 + static_cast<int32_t>(i) || a < 0 || a >= static_cast<int32_t>(init)) return "no address";
-      address[p] = static_cast<size_t>(a), used.insert(static_cast<size_t>(a));
+      if (p != 6 + static_cast<int32_t>(i) || a < 0 || a >= m) return "no address";
+      address.push_back(static_cast<size_t>(a));
     }
-    if (used.size() != 5 || s.tokens[init + 11] != 4 || s.tokens[3 * init + 12] != 5) return "form";
-    for (size_t t = init + 12; t < 3 * init + 12; t += 2) {
-      const int32_t p = s.tokens[t], q = s.tokens[t + 1];
-      if (!address.contains(p) || !address.contains(q) || p == q) return "no swap";
-      const size_t keep = address[p];
-      address[p] = address[q], address[q] = keep;
+    if (std::set(address.begin(), address.end()).size() != 5 || s.tokens[init + 11] != 4) return "form";
+    const std::string pairs = "abacadaebcbdbecdcede";
+    std::vector<int32_t> targets(init + 12, kUnsupervised);
+    size_t swaps = 0, questions = 0;
+    while (targets.size() < s.tokens.size()) {
+      const size_t t = targets.size();
+      if (s.tokens[t] == 5) {
+        const int32_t asked = s.tokens[t + 1] - 6;
+        if (asked < 0 || asked > 4 || (!any && asked != 0)) return "no pointer";
+        targets.insert(targets.end(), {kUnsupervised, 1 + bits[address[static_cast<size_t>(asked)]]});
+        ++questions;
+        continue;
+      }
+      int32_t p = s.tokens[t] - 6, q = s.tokens[t + 1] - 6;
+      if (compact) {
+        const int32_t which = s.tokens[t] - 11 - 3 * m;
+        if (which < 0 || which >= 10) return "no swap";
+        p = pairs[static_cast<size_t>(2 * which)] - 'a', q = pairs[static_cast<size_t>(2 * which + 1)] - 'a';
+      }
+      if (p < 0 || p > 4 || q < 0 || q > 4 || p == q) return "no swap";
+      std::swap(address[static_cast<size_t>(p)], address[static_cast<size_t>(q)]);
+      targets.insert(targets.end(), compact ? 1 : 2, kUnsupervised);
+      ++swaps;
     }
-    const int32_t asked = s.tokens.back();
-    if (!address.contains(asked) || (!any && asked != 6)) return "no pointer";
-    return only_last(s, s.tokens[address[asked]]);
+    if (swaps != init || (questions != 1 && questions != init + 1) || s.tokens[s.tokens.size() - 2] != 5)
+      return "number of swaps or questions";
+    return targets == s.targets ? "" : "answer";
   }
   static void mistake(Sample& s) {  // ignores the swaps
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const auto asked = static_cast<size_t>(s.tokens.back() - 6);
-    s.targets.back() = s.tokens[static_cast<size_t>(s.tokens[init + 2 + 2 * asked] - 11)];
+    const int32_t bit = s.tokens[static_cast<size_t>(s.tokens[init + 2 + 2 * asked] - 11)];
+    s.targets.back() = bit < 3 ? bit : 1 + (bit - 11 - static_cast<int32_t>(init)) % 2;
   }
 };
 
@@ -605,6 +628,17 @@ const std::vector<Expect>& all_expected() {
        43,
        0.5,
        "b85a6d9f07f4f282"},
+      {"state-recall",
+       {"compact=true", "ask_often=true"},
+       Pointers{117, false, true},
+       Pointers::mistake,
+       78,
+       142,
+       78,
+       78,
+       117,
+       0.5,
+       "93b5828f06ee59ea"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},

@@ -100,6 +100,13 @@ TEST(Gradient, IsExactForEveryVariant) {
         {"tie_embeddings=true", "pattern.*.norm=post"},
         {"pattern.*.norm=none"},
         {"pattern.*.mlp.type=gelu"},
+        {"pattern.*.mixer.bias=all", "pattern.*.mlp.bias=true"},
+        {"pattern.*.mixer.bias=qkv", "pattern.*.mlp.type=gelu", "pattern.*.mlp.bias=true",
+         "pattern.*.norm=post"},
+        {"pattern.*.mixer.rope_scaling=yarn", "pattern.*.mixer.rope_factor=4",
+         "pattern.*.mixer.rope_original=8", "pattern.*.mixer.qk_norm=head", "pattern.*.mixer.qk_eps=0.1"},
+        {"pattern.*.mixer.rope_scaling=llama3", "pattern.*.mixer.rope_factor=4",
+         "pattern.*.mixer.rope_original=8"},
         {"pattern.*.mlp={\"type\":\"none\"}"}})
     expect_exact(*make(small("transformer", variant)), variant.empty() ? "plain" : variant[0]);
 }
@@ -172,6 +179,9 @@ TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
       expect_exact(*make(small(arch, all), 17, arch), arch + (" " + variant[0]));
     }
   expect_exact(*make(small("mamba2", {"pattern.*.mixer.groups=2"}), 17, "mamba2"), "mamba2 groups");
+  expect_exact(
+      *make(small("mamba2", {"pattern.*.mixer.bias=true", "pattern.*.mixer.conv_bias=false"}), 17, "mamba2"),
+      "mamba2 biases");
   for (const std::vector<std::string>& variant :
        {std::vector<std::string>{"pattern.*.mixer.strength=gate", "pattern.*.mixer.similarity=qk"},
         {"pattern.*.mixer.strength=gates", "pattern.*.mixer.kappa1=linear", "pattern.*.mixer.key_norm=l2"},

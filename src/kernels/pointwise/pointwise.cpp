@@ -1,5 +1,6 @@
 #include "kernels/pointwise/pointwise.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/pointwise/pointwise_ref.h"
@@ -302,7 +303,7 @@ void l1_fwd(const L1NormIn& in, Mat<float> y, size_t begin, size_t end) {
       const float* x = in.x.row(r) + h * n;
       float* to = y.row(r) + h * n;
       const float sum = sum_lanes(n, [&](auto d, size_t i) { return hn::Abs(hn::LoadU(d, x + i)); });
-      const float factor = 1.0f / (sum + in.eps);
+      const float factor = 1.0f / std::max(sum, in.eps);
       for_lanes(n, [&](auto d, size_t i) {
         hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, to + i);
       });
@@ -318,9 +319,9 @@ void l1_bwd(const L1NormIn& in, Mat<const float> dy, Mat<float> dx, Into mode, s
       const float sum = sum_lanes(n, [&](auto d, size_t i) { return hn::Abs(hn::LoadU(d, x + i)); });
       const float dot =
           sum_lanes(n, [&](auto d, size_t i) { return hn::Mul(hn::LoadU(d, up + i), hn::LoadU(d, x + i)); });
-      const float factor = 1.0f / (sum + in.eps);
+      const float factor = 1.0f / std::max(sum, in.eps), back = sum > in.eps ? dot * factor : 0.0f;
       for_lanes(n, [&](auto d, size_t i) {
-        const auto v = hn::LoadU(d, x + i), pull = hn::Set(d, dot * factor);
+        const auto v = hn::LoadU(d, x + i), pull = hn::Set(d, back);
         const auto signed_pull = hn::IfThenElse(hn::Gt(v, hn::Zero(d)), pull,
                                                 hn::IfThenElseZero(hn::Lt(v, hn::Zero(d)), hn::Neg(pull)));
         store(d, hn::Mul(hn::Sub(hn::LoadU(d, up + i), signed_pull), hn::Set(d, factor)), to + i, mode);

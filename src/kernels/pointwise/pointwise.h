@@ -5,7 +5,7 @@
 //   blend:       y = sigmoid(z) a + (1 - sigmoid(z)) b
 //   decay:       g = -exp(A_log) dt                 one A_log per head: log-decay of Mamba2, Gated DeltaNet,
 //   KDA forget:      f = low + (1 - low) sigmoid(x),  g = log f,  k = 1 - f       HGRN2, arXiv:2404.07904
-//   l1norm:      y = x / (sum |x| + eps)            head by head
+//   l1norm:      y = x / max(sum |x|, eps)          head by head, as PyTorch's normalize(p=1)
 // Matrices are [rows, cols], strided; a row is `heads` groups of equal width.
 // Symbols: docs/notation.md   Backward: docs/math/pointwise.md
 #pragma once

@@ -119,18 +119,20 @@ void forget_bwd(T x, T low, T dg, T dk, T* dx, T* dlow) {
 // One head: x, y [n].
 template <class T>
 void l1norm_fwd(const T* x, T eps, T* y, size_t n) {
-  T sum = eps;
+  T sum{};
   for (size_t i = 0; i < n; ++i) sum += real_part(x[i]) < 0 ? -x[i] : x[i];
-  for (size_t i = 0; i < n; ++i) y[i] = x[i] / sum;
+  const T divisor = real_part(sum) > real_part(eps) ? sum : eps;
+  for (size_t i = 0; i < n; ++i) y[i] = x[i] / divisor;
 }
 
-template <class T>  // dx = (dy - sign(x) (dy . y)) / (sum |x| + eps)
+template <class T>  // dx = (dy - sign(x) (dy . y)) / sum |x|, or dy / eps
 void l1norm_bwd(const T* x, T eps, const T* dy, T* dx, size_t n) {
-  T sum = eps, dot{};
+  T sum{}, dot{};
   for (size_t i = 0; i < n; ++i) {
     sum += real_part(x[i]) < 0 ? -x[i] : x[i];
     dot += dy[i] * x[i];
   }
+  if (real_part(sum) <= real_part(eps)) sum = eps, dot = T(0);
   for (size_t i = 0; i < n; ++i) {
     const T sign = real_part(x[i]) < 0 ? T(-1) : real_part(x[i]) > 0 ? T(1) : T(0);
     dx[i] = (dy[i] - sign * dot / sum) / sum;

@@ -40,11 +40,13 @@ TEST(Pointwise, RefHeadsBlendAndNormEqualComplexStep) {
     return dot(y, up);
   };
   expect_gradient(a, da, blended), expect_gradient(x, db, blended), expect_gradient(z, dz, blended);
-  ref::l1norm_bwd<C>(x.data(), 0.1, up.data(), dx.data(), n);
-  expect_gradient(x, dx, [&] {
-    ref::l1norm_fwd<C>(x.data(), 0.1, y.data(), n);
-    return dot(y, up);
-  });
+  for (const double eps : {0.1, 100.0}) {  // below and above the sum
+    ref::l1norm_bwd<C>(x.data(), eps, up.data(), dx.data(), n);
+    expect_gradient(x, dx, [&] {
+      ref::l1norm_fwd<C>(x.data(), eps, y.data(), n);
+      return dot(y, up);
+    });
+  }
 }
 
 TEST(Pointwise, RefDecayAndForgetEqualComplexStep) {

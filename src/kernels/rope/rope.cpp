@@ -92,8 +92,8 @@ void RopeTable::ensure(size_t positions) {
   for (; positions_ < positions; ++positions_)
     for (size_t i = 0; i < h; ++i) {
       const double angle = static_cast<double>(positions_) * frequency_[i];
-      values_[positions_ * rot() + i] = static_cast<float>(std::cos(angle));
-      values_[positions_ * rot() + h + i] = static_cast<float>(std::sin(angle));
+      values_[positions_ * rot() + i] = static_cast<float>(amplitude_ * std::cos(angle));
+      values_[positions_ * rot() + h + i] = static_cast<float>(amplitude_ * std::sin(angle));
     }
 }
 

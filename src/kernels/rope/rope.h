@@ -21,6 +21,9 @@ namespace braid {
 class RopeTable {
  public:
   RopeTable(size_t rot, double theta);  // rot: numbers rotated per head, even
+  // Other frequencies, e.g. scaled for longer sequences; cos and sin are multiplied with `amplitude` (YaRN).
+  explicit RopeTable(std::vector<double> frequency, double amplitude = 1)
+      : frequency_(std::move(frequency)), amplitude_(amplitude) {}
 
   void ensure(
       size_t positions);  // makes rows 0 .. positions-1; existing rows keep their values, not their place
@@ -31,6 +34,7 @@ class RopeTable {
 
  private:
   std::vector<double> frequency_;
+  double amplitude_ = 1;
   std::vector<float> values_;  // [positions, 2, rot / 2]
   size_t positions_ = 0;
 };

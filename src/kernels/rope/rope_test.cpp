@@ -44,6 +44,17 @@ TEST(Rope, ThreadsDoNotChangeABitAndInPlaceIsTheSame) {
   EXPECT_EQ(run({}, false), run({}, true));
 }
 
+TEST(Rope, FrequenciesAndAmplitudeAreThoseGiven) {
+  RopeTable table(std::vector<double>{0.5, 0.01}, 1.25), plain(4, 1e4), same(std::vector<double>{1, 0.01});
+  table.ensure(8), plain.ensure(8), same.ensure(8);
+  EXPECT_EQ(table.rot(), 4u);
+  for (size_t p = 0; p < 8; ++p) {
+    EXPECT_FLOAT_EQ(table.cos(p)[0], static_cast<float>(1.25 * std::cos(0.5 * p)));
+    EXPECT_FLOAT_EQ(table.sin(p)[1], static_cast<float>(1.25 * std::sin(0.01 * p)));
+    for (size_t i = 0; i < 2; ++i) EXPECT_FLOAT_EQ(plain.sin(p)[i], same.sin(p)[i]);
+  }
+}
+
 TEST(Rope, ScoresDependOnlyOnTheDistance) {
   const size_t dh = 32;
   RopeTable table(dh, 1e4);

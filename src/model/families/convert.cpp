@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "io/file.h"
+#include "model/families/llama2c.h"
 
 namespace braid {
 namespace {
@@ -90,6 +91,18 @@ struct Begun {
   }
 };
 
+// The first tensor of each file, and the end.
+std::vector<size_t> shard_starts(const std::vector<TensorSpec>& specs, uint64_t most) {
+  std::vector<size_t> starts{0};
+  uint64_t here = 0;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (most > 0 && here > 0 && here + specs[i].bytes() > most) starts.push_back(i), here = 0;
+    here += specs[i].bytes();
+  }
+  starts.push_back(specs.size());
+  return starts;
+}
+
 Result<Converted> write_folder(const Conversion& c, const std::vector<Assembled>& tensors, Json config,
                                bool dtype_in_config, Converted result) {
   std::vector<TensorSpec> specs;
@@ -108,17 +121,29 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Assembled>
     config["dtype"] = specs.front().dtype == DType::kBF16  ? "bfloat16"
                       : specs.front().dtype == DType::kF16 ? "float16"
                                                            : "float32";
-  const Status written = stream_safetensors(
-      begun.dir + "/model.safetensors", specs, {{"format", "pt"}},
-      [&](size_t i, const PutBytes& put) -> Status {
-        return put_tensor(tensors[i], specs[i].dtype, [&](std::span<const std::byte> bytes) -> Status {
-          if (Status s = put(bytes); !s) return s;
-          done += bytes.size();
-          if (c.progress && !c.progress(done, all)) return Error{"stopped; nothing was written"};
-          return {};
+  const std::vector<size_t> starts = shard_starts(specs, c.shard_bytes);
+  Json index{{"metadata", {{"total_size", all}}}, {"weight_map", Json::object()}};
+  for (size_t k = 0; k + 1 < starts.size(); ++k) {
+    const std::string name = starts.size() == 2
+                                 ? "model.safetensors"
+                                 : fmt::format("model-{:05}-of-{:05}.safetensors", k + 1, starts.size() - 1);
+    const std::vector<TensorSpec> here(specs.begin() + static_cast<ptrdiff_t>(starts[k]),
+                                       specs.begin() + static_cast<ptrdiff_t>(starts[k + 1]));
+    for (const TensorSpec& t : here) index["weight_map"][t.name] = name;
+    const Status written = stream_safetensors(
+        begun.dir + "/" + name, here, {{"format", "pt"}}, [&](size_t i, const PutBytes& put) -> Status {
+          const auto counted = [&](std::span<const std::byte> bytes) -> Status {
+            if (Status s = put(bytes); !s) return s;
+            done += bytes.size();
+            if (c.progress && !c.progress(done, all)) return Error{"stopped; nothing was written"};
+            return {};
+          };
+          return put_tensor(tensors[starts[k] + i], here[i].dtype, counted);
         });
-      });
-  if (!written) return written.error();
+    if (!written) return written.error();
+  }
+  if (starts.size() > 2)
+    if (Status s = save_json(begun.dir + "/model.safetensors.index.json", index); !s) return s.error();
   if (Status s = save_json(begun.dir + "/config.json", config); !s) return s.error();
   std::error_code ec;
   for (const char* name : kAlong)
@@ -155,9 +180,20 @@ Result<Converted> convert_to_braid(const Conversion& c, const Model& model, cons
   Converted result{.family = std::string(family.model_type)};
   if (const char* remark = family.remark ? family.remark(model.config()) : nullptr)
     result.notes.emplace_back(remark);
-  const Result<std::vector<Assembled>> params = assemble_params(family, model, *file, c.in, result.notes);
+  std::vector<LeftOut> left_out;
+  const Result<std::vector<Assembled>> params = assemble_params(family, model, *file, c.in, left_out);
   if (!params) return params.error();
+  for (std::string& line : summary_of(left_out)) result.notes.push_back(std::move(line));
   return write_folder(c, *params, to_json(model.config()), false, std::move(result));
+}
+
+Result<Converted> convert_llama2c(const Conversion& c) {
+  if (Status s = check_out(c); !s) return s.error();
+  const Result<Llama2c> from = read_llama2c(c.in);
+  if (!from) return from.error();
+  const std::unique_ptr<Model> model = Model::create(from->config);
+  return write_folder(c, assemble_llama2c(*from, *model), to_json(from->config), false,
+                      {.family = "llama2c"});
 }
 
 }  // namespace braid

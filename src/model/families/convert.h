@@ -10,10 +10,11 @@
 namespace braid {
 
 struct Conversion {
-  std::string in, out;                                             // folders; `out` appears when it is whole
-  std::optional<DType> dtype = {};                                 // of the numbers; none: as they are
-  bool replace = false;                                            // a model that is in `out`
-  bool check_only = false;                                         // everything but writing
+  std::string in, out;              // folders; `out` appears when it is whole
+  std::optional<DType> dtype = {};  // of the numbers; none: as they are
+  bool replace = false;             // a model that is in `out`
+  bool check_only = false;          // everything but writing
+  uint64_t shard_bytes = 0;         // most per file, if a tensor allows; 0: one file
   std::function<bool(uint64_t done, uint64_t all)> progress = {};  // bytes written; false: stop
 };
 
@@ -26,5 +27,6 @@ struct Converted {
 
 Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const HfConfigFile& config);
 Result<Converted> convert_to_braid(const Conversion& c, const Model& model, const Family& family);
+Result<Converted> convert_llama2c(const Conversion& c);  // c.in is a file of llama2.c
 
 }  // namespace braid

@@ -13,7 +13,8 @@ namespace braid {
 std::span<const Family> all_families() {
   // In the order in which they are tried: with one MLP per layer Qwen3.5, with experts Qwen3-Next.
   static const std::array kFamilies{
-      llama_family(),       mistral_family(),        qwen3_family(),   mamba2_family(),
+      llama_family(),       mistral_family(),        qwen3_family(),   qwen2_family(),
+      olmo2_family(),       olmo3_family(),          mamba2_family(),  fla_transformer_family(),
       delta_net_family(),   gated_deltanet_family(), qwen3_5_family(), qwen3_next_family(),
       qwen3_5_moe_family(), olmo_hybrid_family(),
   };
@@ -86,19 +87,21 @@ Result<const Family*> family_of(const Json& json, const std::string& name) {
 
 namespace {
 
-Result<ModelConfig> read_family(const Family& family, const Json& json, const std::string& name) {
+Result<ModelConfig> read_family(const Family& family, const Json& json, const std::string& name,
+                                std::vector<std::string>* ignored) {
   std::vector<Problem> problems;
   const bool wrapped = json.contains("text_config");  // a language model with something around it
   Json text = wrapped ? json["text_config"] : json;
   if (wrapped) {
-    HfConfig around(json, "", problems);
-    around.no_effect({"text_config", "vision_config", "image_token_id", "video_token_id",
-                      "vision_start_token_id", "vision_end_token_id"});
+    HfConfig around(json, "", problems, ignored);
+    around.raw("text_config");
+    around.no_effect({"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
+                      "vision_end_token_id"});
     if (around.given("tie_word_embeddings") && text.is_object())
       text["tie_word_embeddings"] = json["tie_word_embeddings"];
     around.finish();
   }
-  HfConfig hf(text, wrapped ? "text_config" : "", problems);
+  HfConfig hf(text, wrapped ? "text_config" : "", problems, ignored);
   ModelConfig c = family.read(hf);
   hf.finish();
   if (!problems.empty())
@@ -150,10 +153,11 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
 
 }  // namespace
 
-Result<ModelConfig> read_config(const Json& json, const std::string& name) {
+Result<ModelConfig> read_config(const Json& json, const std::string& name,
+                                std::vector<std::string>* ignored) {
   const Result<const Family*> family = family_of(json, name);
   if (!family) return family.error();
-  return *family ? read_family(**family, json, name) : parse_config(json, name);
+  return *family ? read_family(**family, json, name, ignored) : parse_config(json, name);
 }
 
 Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& family_name) {
@@ -165,7 +169,7 @@ Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& fam
   for (const Family& f : all_families()) {
     if (named && named != &f) continue;
     const Json json = f.write(config);
-    const Result<ModelConfig> back = read_family(f, json, std::string(f.model_type));
+    const Result<ModelConfig> back = read_family(f, json, std::string(f.model_type), nullptr);
     std::vector<Problem> here = back ? differences(config, *back, f.architecture)
                                      : std::vector<Problem>{{"config", back.error().what, ""}};
     if (f.cannot_write) f.cannot_write(config, here);
@@ -198,7 +202,7 @@ TensorTable table_of(const Family& family, const Model& model) {
 
 Result<std::vector<Assembled>> assemble_params(const Family& family, const Model& model,
                                                const SafeTensors& file, const std::string& path,
-                                               std::vector<std::string>& notes) {
+                                               std::vector<LeftOut>& left_out) {
   const TensorTable table = table_of(family, model);
   std::map<std::string, std::string> in_file;  // a name as the table has it -> as the file has it
   for (const std::string& name : file.names()) {
@@ -241,22 +245,18 @@ Result<std::vector<Assembled>> assemble_params(const Family& family, const Model
     }
   }
 
-  std::map<std::string, size_t> left_out;  // reason -> how many
   std::vector<std::string> names;
   for (const auto& [name, unused] : in_file) {
     const char* why = family.left_out ? family.left_out(name) : nullptr;
     if (model.config().tie_embeddings && name == "lm_head.weight") why = "embeddings are tied";
     if (why)
-      ++left_out[why];
+      left_out.push_back({in_file[name], why});
     else
       names.push_back(name);
   }
   const auto view_of = [&](const std::string& name) { return find(name); };
   if (const std::vector<Problem> problems = tensor_problems(expected, names, view_of); !problems.empty())
     return to_error(fmt::format("{} does not fit its config as {}", path, family.architecture), problems);
-  for (const auto& [why, count] : left_out)
-    notes.push_back(fmt::format("{} tensor{} left out: {}", count, count == 1 ? "" : "s", why));
-
   std::vector<Assembled> out;
   for (const Param& p : model.params().all()) {
     std::vector<Run>& all = runs[p.name];
@@ -272,6 +272,15 @@ Result<std::vector<Assembled>> assemble_params(const Family& family, const Model
     out.push_back(std::move(a));
   }
   return out;
+}
+
+std::vector<std::string> summary_of(const std::vector<LeftOut>& left_out) {
+  std::map<std::string, size_t> counts;
+  for (const LeftOut& l : left_out) ++counts[l.why];
+  std::vector<std::string> lines;
+  for (const auto& [why, count] : counts)
+    lines.push_back(fmt::format("{} tensor{} left out: {}", count, count == 1 ? "" : "s", why));
+  return lines;
 }
 
 std::vector<Assembled> assemble_hf(const Family& family, const Model& model, const SafeTensors& file) {

@@ -17,8 +17,10 @@ std::vector<std::string> family_names();
 Result<Json> load_config_json(const std::string& path);
 // The family a config.json names; null: it is Braid's own. An unknown one is an error that names the nearest.
 Result<const Family*> family_of(const Json& json, const std::string& name_for_errors);
-// Any config.json as Braid's config. Every field that Braid cannot express is in the error.
-Result<ModelConfig> read_config(const Json& json, const std::string& name_for_errors);
+// Any config.json as Braid's config. Every field that Braid cannot express is in the error; keys without
+// effect are in `ignored`.
+Result<ModelConfig> read_config(const Json& json, const std::string& name_for_errors,
+                                std::vector<std::string>* ignored = nullptr);
 
 struct HfConfigFile {
   const Family* family;
@@ -34,11 +36,16 @@ struct Assembled {
   Shape shape;
   std::vector<View> pieces;
 };
+struct LeftOut {
+  std::string tensor, why;
+};
 // Braid's parameters, in their order, from a family's file. Missing, unexpected and wrongly shaped tensors
-// are all in the error; `notes` tells what was left out, and why.
+// are all in the error.
 Result<std::vector<Assembled>> assemble_params(const Family& family, const Model& model,
                                                const SafeTensors& file, const std::string& path,
-                                               std::vector<std::string>& notes);
+                                               std::vector<LeftOut>& left_out);
+// "3 tensors left out: reads images; Braid reads tokens", a line for each reason.
+std::vector<std::string> summary_of(const std::vector<LeftOut>& left_out);
 // A family's tensors from a file of Braid's parameters, which must fit the model.
 std::vector<Assembled> assemble_hf(const Family& family, const Model& model, const SafeTensors& file);
 

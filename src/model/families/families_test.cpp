@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
@@ -29,16 +31,39 @@ const std::vector<Case>& cases() {
        {"tie_embeddings=true", "pattern.0.mixer.kv_heads=2", "pattern.0.mixer.head_dim=20"}},
       {"transformer", "mistral", {"pattern.0.mixer.window=7"}},
       {"transformer", "qwen3", {"pattern.0.mixer.qk_norm=head"}},
+      {"transformer",
+       "llama",
+       {"pattern.0.mixer.bias=all", "pattern.0.mlp.bias=true", "pattern.0.mixer.rope_scaling=llama3",
+        "pattern.0.mixer.rope_factor=8", "pattern.0.mixer.rope_original=64"}},
+      {"transformer",
+       "qwen2",
+       {"pattern.0.mixer.bias=qkv", "pattern.0.mixer.rope_scaling=yarn", "pattern.0.mixer.rope_factor=4",
+        "pattern.0.mixer.rope_original=32", "pattern.0.mixer.kv_heads=2"}},
+      {"transformer", "qwen3", {"pattern.0.mixer.qk_norm=head", "pattern.0.mixer.bias=all"}},
+      {"transformer",
+       "olmo2",
+       {"pattern.0.norm=post", "pattern.0.mixer.qk_norm=full", "pattern.0.mixer.rope_scaling=linear",
+        "pattern.0.mixer.rope_factor=3"}},
+      {"transformer",
+       "olmo3",
+       {"pattern.0.norm=post", "pattern.0.mixer.qk_norm=full", "pattern.0.mixer.window=9"}},
+      {"transformer",
+       "transformer",
+       {"pattern.0.mixer.qk_norm=head", "pattern.0.mixer.qk_eps=1e-5", "norm_eps=1e-6",
+        "pattern.0.mixer.bias=qkv"}},
       {"mamba2", "mamba2", {kNoMlp}},
+      {"mamba2", "mamba2", {kNoMlp, "pattern.*.mixer.bias=true", "pattern.*.mixer.conv_bias=false"}},
       {"mamba2", "mamba2", {kNoMlp, "pattern.*.mixer.conv=3", "tie_embeddings=true"}},
       {"deltanet", "delta_net"},
       {"deltanet",
        "delta_net",
        {"pattern.*.mixer.gate=silu", "pattern.*.mixer.feature=relu", "pattern.*.mixer.conv=0"}},
+      {"deltanet", "delta_net", {"pattern.*.mixer.feature_norm=l1", "pattern.*.mixer.feature=elu1"}},
       {"deltanet", "delta_net", {"pattern.*.mixer.value_dim=6", "pattern.*.mixer.head_dim=10"}},
       {"gated-deltanet", "gated_deltanet"},
       {"gated-deltanet", "gated_deltanet", {"pattern.*.mixer.key_heads=2", "pattern.*.mixer.value_dim=23"}},
       {"gdn-h1", "gated_deltanet"},
+      {"gdn-h1", "gated_deltanet", {"pattern.1.mixer.bias=qkv"}},
       {"qwen3-next", "qwen3_next"},
       {"qwen3-next", "qwen3_5_moe_text", {}, "qwen3_5_moe"},
       {"qwen3.5", "qwen3_5_text"},
@@ -269,14 +294,15 @@ TEST(Families, WhatNoFamilyExpressesIsToldSettingBySetting) {
 TEST(Families, EveryFieldThatCannotBeExpressedIsNamed) {
   Json json = hf_config(config_of({"transformer", ""}), "")->json;
   ASSERT_TRUE(read_config(json, "c"));
-  json["attention_bias"] = true, json["hidden_act"] = "gelu", json["num_hidden_layers"] = "two";
-  json["rope_parameters"] = {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4}},
+  json["attention_bias"] = 1, json["hidden_act"] = "gelu", json["num_hidden_layers"] = "two";
+  json["rope_parameters"] = {{"rope_type", "dynamic"}, {"rope_theta", 1e4}, {"factor", 4}},
   json["logit_scale"] = 2;
+  json["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
   const Result<ModelConfig> c = read_config(json, "c");
   ASSERT_FALSE(c);
   for (const char* part :
-       {"attention_bias: is true", "hidden_act: is \"gelu\"", "num_hidden_layers: is \"two\"",
-        "rope_parameters.rope_type: is \"yarn\"", "rope_parameters.factor: is 4", "logit_scale: is 2"})
+       {"attention_bias: is 1", "hidden_act: is \"gelu\"", "num_hidden_layers: is \"two\"",
+        "rope_parameters.rope_type: is \"dynamic\"", "logit_scale: is 2", "quantised: \"fp8\""})
     EXPECT_NE(c.error().what.find(part), std::string::npos) << part << " is not in: " << c.error().what;
   const Result<ModelConfig> unknown = read_config({{"model_type", "lama"}}, "c");
   EXPECT_NE(unknown.error().fix.find("'llama'"), std::string::npos) << unknown.error().fix;
@@ -286,6 +312,163 @@ TEST(Families, EveryFieldThatCannotBeExpressedIsNamed) {
   EXPECT_FALSE(
       read_config({{"model_type", "llama"}, {"num_key_value_heads", 0}}, "c"));  // not "as many as heads"
   EXPECT_FALSE(read_config(Json::array(), "c"));
+}
+
+Json hub_config(const char* type) {
+  const std::string name = type;
+  if (name == "llama")  // Llama 3.1 8B
+    return {{"architectures", {"LlamaForCausalLM"}},
+            {"attention_bias", false},
+            {"attention_dropout", 0.0},
+            {"bos_token_id", 128000},
+            {"eos_token_id", 128001},
+            {"hidden_act", "silu"},
+            {"hidden_size", 4096},
+            {"initializer_range", 0.02},
+            {"intermediate_size", 14336},
+            {"max_position_embeddings", 131072},
+            {"mlp_bias", false},
+            {"model_type", "llama"},
+            {"num_attention_heads", 32},
+            {"num_hidden_layers", 32},
+            {"num_key_value_heads", 8},
+            {"pretraining_tp", 1},
+            {"rms_norm_eps", 1e-05},
+            {"rope_scaling",
+             {{"factor", 8.0},
+              {"low_freq_factor", 1.0},
+              {"high_freq_factor", 4.0},
+              {"original_max_position_embeddings", 8192},
+              {"rope_type", "llama3"}}},
+            {"rope_theta", 500000.0},
+            {"tie_word_embeddings", false},
+            {"torch_dtype", "bfloat16"},
+            {"transformers_version", "4.43.0.dev0"},
+            {"use_cache", true},
+            {"vocab_size", 128256}};
+  if (name == "qwen2")  // Qwen2.5 0.5B
+    return {{"architectures", {"Qwen2ForCausalLM"}},
+            {"attention_dropout", 0.0},
+            {"bos_token_id", 151643},
+            {"eos_token_id", 151643},
+            {"hidden_act", "silu"},
+            {"hidden_size", 896},
+            {"initializer_range", 0.02},
+            {"intermediate_size", 4864},
+            {"max_position_embeddings", 32768},
+            {"max_window_layers", 24},
+            {"model_type", "qwen2"},
+            {"num_attention_heads", 14},
+            {"num_hidden_layers", 24},
+            {"num_key_value_heads", 2},
+            {"rms_norm_eps", 1e-06},
+            {"rope_theta", 1000000.0},
+            {"sliding_window", 32768},
+            {"tie_word_embeddings", true},
+            {"torch_dtype", "bfloat16"},
+            {"use_cache", true},
+            {"use_mrope", nullptr},
+            {"use_sliding_window", false},
+            {"vocab_size", 151936}};
+  return {{"architectures", {"MistralForCausalLM"}},
+          {"bos_token_id", 1},
+          {"eos_token_id", 2},
+          {"hidden_act", "silu"},
+          {"hidden_size", 4096},
+          {"intermediate_size", 14336},
+          {"max_position_embeddings", 32768},
+          {"model_type", "mistral"},
+          {"num_attention_heads", 32},
+          {"num_hidden_layers", 32},
+          {"num_key_value_heads", 8},
+          {"rms_norm_eps", 1e-05},
+          {"rope_theta", 10000.0},
+          {"sliding_window", 4096},
+          {"tie_word_embeddings", false},
+          {"torch_dtype", "bfloat16"},
+          {"use_cache", true},
+          {"vocab_size", 32000},
+          {"_name_or_path", "/tmp/x"}};
+}
+
+TEST(Families, ConfigsAsReleasedAreRead) {
+  for (const auto& [type, count] :
+       {std::pair{"llama", 8'030'261'248u}, {"qwen2", 494'032'768u}, {"mistral", 7'241'732'096u}}) {
+    std::vector<std::string> ignored;
+    const Result<ModelConfig> c = read_config(hub_config(type), type, &ignored);
+    ASSERT_TRUE(c) << c.error().what;
+    EXPECT_EQ(Model::create(*c)->params().count(), count) << type;
+    EXPECT_NE(std::ranges::find(ignored, "torch_dtype"), ignored.end());
+    EXPECT_EQ(std::ranges::find(ignored, "hidden_size"), ignored.end());
+  }
+}
+
+TEST(Families, KeysThatCannotSayAnythingAreIgnoredAndTold) {
+  Json json = hub_config("llama");
+  json["use_mrope"] = nullptr, json["_commit_hash"] = "abc", json["extra_losses"] = Json::array(),
+  json["note"] = "";
+  std::vector<std::string> ignored;
+  ASSERT_TRUE(read_config(json, "c", &ignored));
+  for (const char* key : {"use_mrope", "_commit_hash", "extra_losses", "note"})
+    EXPECT_NE(std::ranges::find(ignored, key), ignored.end()) << key;
+  for (const Json& value :
+       {Json(false), Json(0), Json(1.0), Json("x"), Json{{"a", 1}}}) {  // each of them could
+    json["use_mrope"] = value;
+    const Result<ModelConfig> c = read_config(json, "c");
+    ASSERT_FALSE(c) << value;
+    EXPECT_NE(c.error().what.find("use_mrope: is "), std::string::npos) << c.error().what;
+  }
+}
+
+TEST(Families, RopeScalingIsReadInEveryWriting) {
+  const auto mixer = [](const Json& rope, const Json& more = Json::object()) {
+    Json json = hub_config("llama");
+    json["rope_scaling"] = rope;
+    json.update(more);
+    const Result<ModelConfig> c = read_config(json, "c");
+    return c ? complete_mixer(c->layer(0), *c) : Json(c.error().what);
+  };
+  EXPECT_EQ(mixer({{"type", "linear"}, {"factor", 2}})["rope_factor"], 2);
+  const Json yarn =
+      mixer({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}});
+  EXPECT_EQ(yarn["rope_high"], 32);
+  EXPECT_NEAR(yarn["rope_amplitude"].get<double>(), 1 + 0.1 * std::log(4.0), 1e-15);
+  EXPECT_EQ(mixer({{"type", "yarn"}, {"factor", 4.0}})["rope_original"], 131072);  // max_position_embeddings
+  EXPECT_EQ(mixer({{"type", "yarn"},
+                   {"factor", nullptr},
+                   {"original_max_position_embeddings", 32768}})["rope_factor"],
+            4);
+  EXPECT_NEAR(
+      mixer({{"type", "yarn"}, {"factor", 40}, {"mscale", 1.0}, {"mscale_all_dim", 0.5}})["rope_amplitude"]
+          .get<double>(),
+      (1 + 0.1 * std::log(40.0)) / (1 + 0.05 * std::log(40.0)), 1e-15);
+  for (const auto& [rope, part] :
+       {std::pair{Json{{"type", "linear"}}, "rope_scaling.factor: is missing"},
+        {Json{{"type", "linear"}, {"factor", 0}}, "rope_scaling.factor: is 0"},
+        {Json{{"type", "linear"}, {"factor", 2}, {"beta_fast", 2}}, "rope_scaling.beta_fast: is 2"},
+        {Json{{"type", "dynamic"}, {"factor", 2}}, "rope_scaling.rope_type: is \"dynamic\""},
+        {Json{{"type", "su"}, {"short_factor", {1}}}, "rope_scaling.rope_type: is \"su\""},
+        {Json{{"type", "yarn"}, {"factor", 2}, {"truncate", false}}, "rope_scaling.truncate: is false"},
+        {Json{{"rope_type", "llama3"}, {"factor", 2}}, "rope_scaling.low_freq_factor: is missing"},
+        {Json{{"rope_type", "llama3"}, {"factor", 2}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+         "rope_high: is 4, not above rope_low 4"}}) {
+    const Json got = mixer(rope);
+    ASSERT_TRUE(got.is_string()) << rope;
+    EXPECT_NE(got.get<std::string>().find(part), std::string::npos) << part << " is not in: " << got;
+  }
+  // Olmo 3 as released: the scaling is for layers without a window.
+  const Result<ModelConfig> olmo =
+      read_config({{"model_type", "olmo3"},
+                   {"num_hidden_layers", 4},
+                   {"rope_theta", 500000},
+                   {"max_position_embeddings", 65536},
+                   {"rope_scaling",
+                    {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8192}}}},
+                  "c");
+  ASSERT_TRUE(olmo) << olmo.error().what;
+  EXPECT_EQ(complete_mixer(olmo->layer(0), *olmo)["rope_scaling"], "none");
+  EXPECT_EQ(complete_mixer(olmo->layer(0), *olmo)["window"], 4096);
+  EXPECT_EQ(complete_mixer(olmo->layer(3), *olmo)["rope_scaling"], "yarn");
 }
 
 TEST(Families, PythonsInfinityIsRead) {
@@ -325,6 +508,85 @@ TEST(Families, AllMisfitsOfAFileAreTold) {
         "model.layers.1.mlp.up_proj.weight: is missing"})
     EXPECT_NE(read.error().what.find(part), std::string::npos) << part << " is not in: " << read.error().what;
   EXPECT_EQ(read.error().what.find("inv_freq"), std::string::npos);
+}
+
+TEST(Families, ShardsHoldTheSameAndAreNoLargerThanAsked) {
+  const std::unique_ptr<Model> model = random_model(config_of({"transformer", "llama"}));
+  const TestDir dir;
+  const std::string ours = save(*model, dir / "ours");
+  const Result<HfConfigFile> hf = hf_config(model->config(), "");
+  constexpr uint64_t kMost = 50'000;
+  ASSERT_TRUE(convert_to_hf({.in = ours, .out = dir / "theirs", .shard_bytes = kMost}, *model, *hf));
+  size_t files = 0;
+  for (const auto& e : std::filesystem::directory_iterator(dir / "theirs"))
+    if (e.path().extension() == ".safetensors") {
+      ++files;
+      EXPECT_LT(e.file_size(), kMost + 4000) << e.path();
+    }
+  EXPECT_GT(files, 2u);
+  const Result<std::unique_ptr<Model>> read = Model::load(dir / "theirs");
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_TRUE(same_bits(*model, **read));
+}
+
+// A file as llama2.c has it, written here from a model by the format's description.
+TEST(Families, Llama2cIsReadWithNeighboursRotated) {
+  for (const bool tied : {true, false}) {
+    Case c{"transformer", "llama", {"pattern.0.mixer.kv_heads=2", "norm_eps=1e-5"}};
+    c.set.push_back(tied ? "tie_embeddings=true" : "tie_embeddings=false");
+    const std::unique_ptr<Model> model = random_model(config_of(c));
+    const ModelConfig& config = model->config();
+    const Json a = complete_mixer(config.layer(0), config);
+    const int64_t dh = a["head_dim"], longest = 16;
+    const int32_t vocab = static_cast<int32_t>(config.vocab_size);
+    const std::vector<int32_t> head{static_cast<int32_t>(config.d_model),
+                                    complete_mlp(config.layer(0).mlp)["d_ff"],
+                                    static_cast<int32_t>(config.n_layers),
+                                    a["heads"],
+                                    a["kv_heads"],
+                                    tied ? vocab : -vocab,
+                                    static_cast<int32_t>(longest)};
+    std::string file(reinterpret_cast<const char*>(head.data()), 28);
+    const auto put = [&](const std::string& name, bool rotated) {
+      for (const Param& p : model->params().all()) {
+        if (p.name != name) continue;
+        const float* x = model->params().block().data() + p.offset;
+        const int64_t rows = p.shape[0], cols = row_length(p.shape);
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t i = r % dh, ours = rotated ? r - i + i / 2 + (i % 2) * dh / 2 : r;
+          file.append(reinterpret_cast<const char*>(x + ours * cols), cols * sizeof(float));
+        }
+      }
+    };
+    const auto stack = [&](const char* name, bool rotated = false) {
+      for (int64_t l = 0; l < config.n_layers; ++l) put(our_layer(l) + name, rotated);
+    };
+    put("embedding.weight", false);
+    stack("mixer_norm.weight"), stack("mixer.q_proj.weight", true), stack("mixer.k_proj.weight", true);
+    stack("mixer.v_proj.weight"), stack("mixer.o_proj.weight"), stack("mlp_norm.weight");
+    stack("mlp.gate_proj.weight"), stack("mlp.down_proj.weight"), stack("mlp.up_proj.weight");
+    put("final_norm.weight", false);
+    file.append(longest * dh * sizeof(float), '\0');
+    if (!tied) put("head.weight", false);
+
+    const TestDir dir;
+    ASSERT_TRUE(write_atomic(dir / "m.bin", file));
+    const Result<Converted> done = convert_llama2c({.in = dir / "m.bin", .out = dir / "m"});
+    ASSERT_TRUE(done) << done.error().what;
+    const Result<std::unique_ptr<Model>> read = Model::load(dir / "m");
+    ASSERT_TRUE(read) << read.error().what;
+    EXPECT_TRUE(same_bits(*model, **read));
+    // Cut, another file, a later version.
+    const auto error = [&](const std::string& bytes) {
+      EXPECT_TRUE(write_atomic(dir / "bad.bin", bytes));
+      const Result<Converted> r = convert_llama2c({.in = dir / "bad.bin", .out = dir / "bad"});
+      return r ? "" : r.error().what;
+    };
+    EXPECT_NE(error(file.substr(0, file.size() - 4)).find("but its header stands for"), std::string::npos);
+    EXPECT_NE(error("abc").find("fewer than a header"), std::string::npos);
+    EXPECT_NE(error("24ka" + file.substr(4)).find("later version"), std::string::npos);
+    EXPECT_NE(error(std::string(100, '\0')).find("not one of llama2.c"), std::string::npos);
+  }
 }
 
 TEST(Families, NothingIsLeftOfAConversionThatStops) {

@@ -84,20 +84,47 @@ void add_embeddings(const ModelConfig& model, TensorTable& t, const std::string&
   if (!model.tie_embeddings) t.add(t.same("lm_head.weight", "head.weight"));
 }
 
-void add_swiglu(TensorTable& t, const std::string& hf, const std::string& ours) {
+void add_swiglu(TensorTable& t, const std::string& hf, const std::string& ours, bool bias) {
   for (const char* name : {"gate_proj.weight", "up_proj.weight", "down_proj.weight"})
     t.add(t.same(hf + name, ours + name));
+  if (!bias) return;
+  const std::string both = ours + "gate_up.bias";
+  const int64_t width = t.rows(both) / 2;
+  t.add(t.part(hf + "gate_proj.bias", both, 0, width));
+  t.add(t.part(hf + "up_proj.bias", both, width, width));
+  t.add(t.same(hf + "down_proj.bias", ours + "down_proj.bias"));
 }
 
-void add_attention(TensorTable& t, const std::string& hf, const std::string& ours, bool gate, bool qk_norm,
-                   int64_t heads) {
+void add_attention(TensorTable& t, const std::string& hf, const std::string& ours, const Json& attention) {
   const std::string q = "q_proj.weight";
-  t.add(gate ? t.grouped(hf + q, heads, {ours + q, ours + "g_proj.weight"})  // per head: query, then gate
-             : t.same(hf + q, ours + q));
+  t.add(attention["gate"] != "none"
+            ? t.grouped(hf + q, attention["heads"],
+                        {ours + q, ours + "g_proj.weight"})  // per head: query, then gate
+            : t.same(hf + q, ours + q));
   for (const char* name : {"k_proj.weight", "v_proj.weight", "o_proj.weight"})
     t.add(t.same(hf + name, ours + name));
-  if (qk_norm)
+  if (attention["qk_norm"] != "none")
     for (const char* name : {"q_norm.weight", "k_norm.weight"}) t.add(t.same(hf + name, ours + name));
+  if (attention["bias"] != "none") {
+    const std::string all = ours + "qkv_proj.bias";
+    const int64_t queries = t.rows(ours + q), keys = t.rows(ours + "k_proj.weight");
+    t.add(t.part(hf + "q_proj.bias", all, 0, queries));
+    t.add(t.part(hf + "k_proj.bias", all, queries, keys));
+    t.add(t.part(hf + "v_proj.bias", all, queries + keys, keys));
+  }
+  if (attention["bias"] == "all") t.add(t.same(hf + "o_proj.bias", ours + "o_proj.bias"));
+}
+
+Json hf_rope(const Json& a) {
+  const std::string type = a["rope_scaling"];
+  Json j{{"rope_type", type == "none" ? "default" : type}, {"rope_theta", a["rope_theta"]}};
+  if (type != "none") j["factor"] = a["rope_factor"];
+  if (type == "llama3" || type == "yarn") j["original_max_position_embeddings"] = a["rope_original"];
+  if (type == "llama3") j["low_freq_factor"] = a["rope_low"], j["high_freq_factor"] = a["rope_high"];
+  if (type == "yarn")
+    j["beta_slow"] = a["rope_low"], j["beta_fast"] = a["rope_high"],
+    j["attention_factor"] = a["rope_amplitude"];
+  return j;
 }
 
 }  // namespace braid

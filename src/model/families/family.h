@@ -39,7 +39,11 @@ struct Family {
 Family llama_family();
 Family mistral_family();
 Family qwen3_family();
+Family qwen2_family();
+Family olmo2_family();
+Family olmo3_family();
 Family mamba2_family();
+Family fla_transformer_family();
 Family delta_net_family();
 Family gated_deltanet_family();
 Family qwen3_next_family();
@@ -74,8 +78,11 @@ std::string hf_layer(int64_t i);
 std::string our_layer(int64_t i);
 void add_embeddings(const ModelConfig& model, TensorTable& t, const std::string& embedding,
                     const std::string& norm);
-void add_swiglu(TensorTable& t, const std::string& hf, const std::string& ours);
-void add_attention(TensorTable& t, const std::string& hf, const std::string& ours, bool gate, bool qk_norm,
-                   int64_t heads);
+void add_swiglu(TensorTable& t, const std::string& hf, const std::string& ours, bool bias = false);
+// What the settings of the layer's attention ask for: projections, biases, norms.
+void add_attention(TensorTable& t, const std::string& hf, const std::string& ours, const Json& attention);
+
+// rope_parameters of a config.json from the settings of an attention mixer.
+Json hf_rope(const Json& attention);
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// DeltaNet and Gated DeltaNet of flash-linear-attention, with softmax attention in the layers that "attn"
-// lists. fla counts heads by keys, Braid by values.
+// Transformer, DeltaNet and Gated DeltaNet of flash-linear-attention, the latter two with softmax attention
+// in the layers that "attn" lists. fla counts heads by keys, Braid by values.
 #include <cmath>
 
 #include "model/families/family.h"
@@ -48,8 +48,8 @@ void read_attention(HfConfig& hf, ModelConfig& c) {
                      {"heads", heads},
                      {"kv_heads", spec.size("num_kv_heads", heads)},
                      {"window", spec.whole("window_size", 0)},
-                     {"rope_theta", spec.number("rope_theta", 10000)}};
-    spec.must_be("qkv_bias", false, "projections have no bias");
+                     {"rope_theta", spec.number("rope_theta", 10000)},
+                     {"bias", spec.flag("qkv_bias", false) ? "qkv" : "none"}};
     const Json* layers = spec.raw("layers");
     if (!layers || !layers->is_array())
       spec.problem("layers", "is not a list", "give layer numbers");
@@ -73,7 +73,7 @@ Json write_attention(const ModelConfig& c) {
     Json spec{{"layers", {i}},
               {"num_heads", a["heads"]},
               {"num_kv_heads", a["kv_heads"]},
-              {"qkv_bias", false},
+              {"qkv_bias", a["bias"] != "none"},
               {"window_size", a["window"] == 0 ? Json(nullptr) : a["window"]},
               {"rope_theta", a["rope_theta"] == 0 ? Json(10000.0) : a["rope_theta"]}};
     for (Json& other : specs) {  // one entry for all layers that are alike
@@ -122,7 +122,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     t.add(t.same(hf + "mlp.down_proj.weight", ours + "mlp.down_proj.weight"));
     const Json m = complete_mixer(c.layer(i), c);
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
-      add_attention(t, attn, mixer, false, false, m["heads"]);
+      add_attention(t, attn, mixer, m);
       continue;
     }
     std::vector<std::string> names{"q_proj.weight", "k_proj.weight", "v_proj.weight",
@@ -138,6 +138,46 @@ void tensors(const ModelConfig& c, TensorTable& t) {
   }
 }
 
+// ---- Transformer
+
+constexpr double kQkEps = 1e-5;  // of the norms of queries and keys, whatever norm_eps says
+
+ModelConfig read_transformer(HfConfig& hf) {
+  ModelConfig c = read_common(hf, 24);
+  const int64_t heads = hf.size("num_heads", 32);
+  const HfConfig::Rope rope = hf.rope(1);  // transformers may move rope_theta into rope_parameters
+  if (rope.theta == 0) hf.problem("rope_theta", "is null", "give the base of the rotation");
+  if (rope.partial != 1) hf.problem("partial_rotary_factor", "is not 1", "this family rotates whole heads");
+  if (!rope.scaling.empty()) hf.problem("rope_parameters.rope_type", "is not default", "fla does not scale");
+  fill(c,
+       {{"type", "attention"},
+        {"heads", heads},
+        {"kv_heads", hf.size("num_kv_heads", heads)},
+        {"window", hf.whole("window_size", 0)},
+        {"rope_theta", rope.theta},
+        {"bias", hf.flag("qkv_bias", false) ? "qkv" : "none"},
+        {"qk_norm", hf.flag("qk_norm", false) ? "head" : "none"},
+        {"qk_eps", kQkEps}},
+       inner_width(hf, c));
+  return c;
+}
+
+Json write_transformer(const ModelConfig& c) {
+  const Json a = first_mixer(c, MixerKind::kAttention);
+  Json j = hf_header(fla_transformer_family(), c);
+  j.update({{"intermediate_size", first_mlp(c, "swiglu")["d_ff"]},
+            {"hidden_act", "swish"},
+            {"norm_eps", c.norm_eps},
+            {"num_heads", a["heads"]},
+            {"num_kv_heads", a["kv_heads"]},
+            {"window_size", a["window"] == 0 ? Json(nullptr) : a["window"]},
+            {"rope_theta", a["rope_theta"] == 0 ? Json(10000.0) : a["rope_theta"]},
+            {"qkv_bias", a["bias"] != "none"},
+            {"qk_norm", a["qk_norm"] != "none"},
+            {"max_position_embeddings", kMaxPositions}});
+  return j;
+}
+
 // ---- DeltaNet
 
 ModelConfig read_delta_net(HfConfig& hf) {
@@ -149,7 +189,8 @@ ModelConfig read_delta_net(HfConfig& hf) {
   };
   const std::string activation = hf.word("qk_activation", "silu");
   hf.one_of("qk_activation", {"silu", "relu", "elu", "identity"}, "the feature maps there are");
-  hf.one_of("qk_norm", {"l2"}, "Braid's sum norm adds its epsilon where fla takes the larger of the two");
+  const std::string norm = hf.word("qk_norm", "l2");
+  hf.one_of("qk_norm", {"l2", "sum"}, "the norms there are");
   hf.must_be("use_beta", true, "the write strength comes from the input");
   fill(c,
        {{"type", "deltanet"},
@@ -158,6 +199,7 @@ ModelConfig read_delta_net(HfConfig& hf) {
         {"value_dim", per_head("expand_v")},
         {"conv", conv_taps(hf)},
         {"feature", activation == "elu" ? "elu1" : activation},
+        {"feature_norm", norm == "sum" ? "l1" : "l2"},
         {"gate", hf.flag("use_gate", false) ? "silu" : "none"},
         {"negative_eigenvalues", hf.flag("allow_neg_eigval", false)}},
        inner_width(hf, c));
@@ -174,7 +216,7 @@ Json write_delta_net(const ModelConfig& c) {
             {"expand_k", static_cast<double>(heads * dk) / static_cast<double>(c.d_model)},
             {"expand_v", static_cast<double>(heads * dv) / static_cast<double>(c.d_model)},
             {"qk_activation", feature == "elu1" ? "elu" : feature},
-            {"qk_norm", "l2"},
+            {"qk_norm", m["feature_norm"] == "l1" ? "sum" : "l2"},
             {"use_beta", true}});
   return j;
 }
@@ -219,6 +261,12 @@ const char* left_out(std::string_view name) {
 }
 
 }  // namespace
+
+Family fla_transformer_family() {
+  return {
+      "transformer", "TransformerForCausalLM", "fla's Transformer", {}, read_transformer, write_transformer,
+      tensors};
+}
 
 Family delta_net_family() {
   return {"delta_net", "DeltaNetForCausalLM", "fla's DeltaNet", {}, read_delta_net, write_delta_net, tensors};

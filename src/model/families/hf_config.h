@@ -1,5 +1,7 @@
 // Reads a family's config.json. Every key must be asked for, declared without effect, or have the one value
-// that Braid computes: nothing is skipped in silence.
+// that Braid computes. A key that nobody knows is an error, unless it cannot say anything: its value is null
+// or empty, or its name begins with an underscore, which marks notes of the library that wrote the file. What
+// had no effect is listed.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +16,9 @@ namespace braid {
 
 class HfConfig {
  public:
-  HfConfig(const Json& object, std::string where, std::vector<Problem>& problems);
+  // `ignored` gets the keys without effect, in the order of the file.
+  HfConfig(const Json& object, std::string where, std::vector<Problem>& problems,
+           std::vector<std::string>* ignored = nullptr);
 
   // The value, or the family's default if the key is missing or null.
   int64_t whole(const char* name, int64_t otherwise);   // sizes: at most 2^31, so that products fit
@@ -35,24 +39,30 @@ class HfConfig {
   struct Rope {
     double theta;  // 0: the config says there is no rotation
     double partial;
+    Json scaling = Json::object();  // the rope_... settings of Braid's attention
   };
   // rope_parameters or rope_scaling, then the older keys beside it, then defaults.
-  Rope rope(double partial_otherwise);
+  Rope rope(double partial_otherwise, double theta_otherwise = 10000);
+  // The same where it may differ by the type of layer. Older files scale full attention only.
+  Rope rope_of(const char* layer_type, double theta_otherwise, bool scaled);
 
   // One name per layer: the list, or what `otherwise` says.
   std::vector<std::string> layer_types(int64_t layers, const std::vector<std::string>& known,
                                        const std::vector<std::string>& otherwise);
 
   void problem(const std::string& name, const std::string& what, const std::string& fix);
-  void finish();  // reports keys that nobody asked for
+  void finish();  // reports keys that nobody asked for, once all are asked for
 
  private:
   const Json* find(const char* name);
+  Rope read_rope(const Json* dict, const std::string& where, double partial, double theta);
+  void read_scaling(const Json& dict, const std::string& where, Rope& rope);
 
   const Json& object_;
   std::string where_;
   std::vector<Problem>& problems_;
-  std::vector<std::string> known_;
+  std::vector<std::string>* ignored_;
+  std::vector<std::string> known_, no_effect_;
 };
 
 }  // namespace braid

@@ -1,19 +1,24 @@
-// Llama, and what differs from it by one thing: Mistral by a window, Qwen3 by norms of queries and keys.
+// Llama, and what differs from it by one thing: Mistral by a window, Qwen3 by norms of queries and keys,
+// Qwen2 by biases.
 #include "model/families/family.h"
 
 namespace braid {
 namespace {
 
 struct Llama {
-  bool window, qk_norm;
+  bool window, by_layer;  // a window; in some layers only
+  bool qk_norm;
+  const char* bias;  // always; null: "all" or "none", by attention_bias
   int64_t vocab_size, intermediate_size, kv_heads, head_dim;  // the class's defaults; 0: from others
 };
-constexpr Llama kLlama{false, false, 32000, 11008, 0, 0}, kMistral{true, false, 32000, 14336, 8, 0},
-    kQwen3{true, true, 151936, 22016, 32, 128};
+constexpr Llama kLlama{false, false, false, nullptr, 32000, 11008, 0, 0},
+    kMistral{true, false, false, "none", 32000, 14336, 8, 0},
+    kQwen3{true, true, true, nullptr, 151936, 22016, 32, 128},
+    kQwen2{true, true, false, "qkv", 151936, 22016, 32, 0};
 
 constexpr const char *kFull = "full_attention", *kSliding = "sliding_attention";
 
-// Qwen3: which layers have the window.
+// Which layers have the window.
 std::vector<std::string> window_layers(HfConfig& hf, int64_t layers, int64_t window) {
   const int64_t first = hf.whole("max_window_layers", 28);
   std::vector<std::string> types;
@@ -39,19 +44,23 @@ ModelConfig read(HfConfig& hf) {
       {"type", "attention"},      {"heads", heads},
       {"kv_heads", kv_heads},     {"head_dim", hf.given("head_dim") ? hf.size("head_dim", 1) : kind.head_dim},
       {"rope_theta", rope.theta}, {"qk_norm", kind.qk_norm ? "head" : "none"}};
+  mixer.update(rope.scaling);
+  const bool all = hf.flag("attention_bias", false);
+  mixer["bias"] = kind.bias ? kind.bias : all ? "all" : "none";
+  if (kind.bias && all) hf.problem("attention_bias", "is true", "this family has no such setting");
   int64_t window = 0;
   if (kind.window) {
-    const bool used = !kind.qk_norm || hf.flag("use_sliding_window", false);
+    const bool used = !kind.by_layer || hf.flag("use_sliding_window", false);
     const Json* given = hf.raw("sliding_window");  // null means none, missing means the class's default
     if (used) window = given && given->is_null() ? 0 : hf.whole("sliding_window", 4096);
   }
-  const Json mlp{{"type", "swiglu"}, {"d_ff", hf.size("intermediate_size", kind.intermediate_size)}};
+  Json mlp{{"type", "swiglu"}, {"d_ff", hf.size("intermediate_size", kind.intermediate_size)}};
+  if (!kind.window) mlp["bias"] = hf.flag("mlp_bias", false);
+  hf.must_be("mlp_bias", mlp.value("bias", false), "this family's MLP has no biases");
   hf.one_of("hidden_act", {"silu"}, "the MLP is a SwiGLU");
-  hf.must_be("attention_bias", false, "projections have no bias");
-  hf.must_be("mlp_bias", false, "projections have no bias");
   hf.no_effect({"pretraining_tp"});
   const std::vector<std::string> types =
-      kind.qk_norm ? window_layers(hf, c.n_layers, window) : std::vector<std::string>(c.n_layers, kSliding);
+      kind.by_layer ? window_layers(hf, c.n_layers, window) : std::vector<std::string>(c.n_layers, kSliding);
   for (const std::string& type : types) {
     mixer["window"] = type == kSliding ? window : 0;
     c.pattern.push_back({mixer, mlp});
@@ -71,10 +80,10 @@ Json write(const ModelConfig& c) {
             {"max_position_embeddings", kMaxPositions},
             {"rms_norm_eps", c.norm_eps},
             {"rope_theta", a["rope_theta"]},  // for releases before rope_parameters
-            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a["rope_theta"]}}},
-            {"attention_bias", false},
+            {"rope_parameters", hf_rope(a)},
             {"attention_dropout", 0.0}});
-  if (!kind.window) j["mlp_bias"] = false;
+  if (!kind.bias) j["attention_bias"] = a["bias"] == "all";
+  if (!kind.window) j["mlp_bias"] = first_mlp(c, "swiglu")["bias"];
   if (!kind.window) return j;
   Json types = Json::array();
   int64_t window = 0;
@@ -85,7 +94,7 @@ Json write(const ModelConfig& c) {
     window = std::max(window, w);
     types.push_back(w ? kSliding : kFull);
   }
-  if (kind.qk_norm) j["use_sliding_window"] = window > 0, j["layer_types"] = types;
+  if (kind.by_layer) j["use_sliding_window"] = window > 0, j["layer_types"] = types;
   j["sliding_window"] = window ? Json(window) : Json(nullptr);
   return j;
 }
@@ -96,9 +105,8 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = hf_layer(i), ours = our_layer(i);
     t.add(t.same(hf + "input_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
-    const Json a = complete_mixer(c.layer(i), c);
-    add_attention(t, hf + "self_attn.", ours + "mixer.", false, a["qk_norm"] != "none", a["heads"]);
-    add_swiglu(t, hf + "mlp.", ours + "mlp.");
+    add_attention(t, hf + "self_attn.", ours + "mixer.", complete_mixer(c.layer(i), c));
+    add_swiglu(t, hf + "mlp.", ours + "mlp.", complete_mlp(c.layer(i).mlp)["bias"]);
   }
 }
 
@@ -141,6 +149,19 @@ Family qwen3_family() {
           {},
           read<kQwen3>,
           write<kQwen3, qwen3_family>,
+          tensors,
+          "",
+          "",
+          left_out};
+}
+
+Family qwen2_family() {
+  return {"qwen2",
+          "Qwen2ForCausalLM",
+          "Llama with biases of queries, keys and values, windows by layer",
+          {},
+          read<kQwen2>,
+          write<kQwen2, qwen2_family>,
           tensors,
           "",
           "",

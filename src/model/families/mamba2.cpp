@@ -1,7 +1,7 @@
-// Mamba2 of transformers: layers without an MLP. With several groups of heads the authors' code, and Braid's,
-// norms each group by itself; the PyTorch code of transformers (5.22) norms the whole width, though the
-// kernels it uses for training on a GPU do not. Models with groups are read, as they were trained, but not
-// written.
+// Mamba2 of transformers and of fla, whose config has the same model_type, but norm_eps and other defaults:
+// layers without an MLP. With several groups of heads the authors' code, and Braid's, norms each group by
+// itself; the PyTorch code of transformers (5.22) norms the whole width, though the kernels it uses for
+// training on a GPU, and fla, do not. Models with groups are read, as they were trained, but not written.
 #include "model/families/family.h"
 
 namespace braid {
@@ -9,14 +9,15 @@ namespace {
 
 ModelConfig read(HfConfig& hf) {
   ModelConfig c;
-  c.vocab_size = hf.size("vocab_size", 32768);
-  c.d_model = hf.size("hidden_size", 4096);
-  c.n_layers = hf.layers("num_hidden_layers", 64);
-  c.norm_eps = hf.number("layer_norm_epsilon", 1e-5);
-  c.init_std = hf.number("initializer_range", 0.1);
+  const bool fla = hf.given("norm_eps") && !hf.given("layer_norm_epsilon");
+  c.vocab_size = hf.size("vocab_size", fla ? 32000 : 32768);
+  c.d_model = hf.size("hidden_size", fla ? 2048 : 4096);
+  c.n_layers = hf.layers("num_hidden_layers", fla ? 48 : 64);
+  c.norm_eps = hf.number(fla ? "norm_eps" : "layer_norm_epsilon", 1e-5);
+  c.init_std = hf.number("initializer_range", fla ? 0.02 : 0.1);
   c.tie_embeddings = hf.flag("tie_word_embeddings", false);
-  const int64_t heads = hf.size("num_heads", 128), head_dim = hf.size("head_dim", 64),
-                inner = hf.size("expand", 2) * c.d_model;
+  const int64_t head_dim = hf.size("head_dim", 64), inner = hf.size("expand", 2) * c.d_model,
+                heads = hf.size("num_heads", fla ? inner / head_dim : 128);
   if (heads * head_dim != inner)
     hf.problem("num_heads", fmt::format("x head_dim is {}", heads * head_dim),
                fmt::format("expected expand x hidden_size = {}", inner));
@@ -24,20 +25,27 @@ ModelConfig read(HfConfig& hf) {
                  {"d_inner", inner},
                  {"head_dim", head_dim},
                  {"state", hf.size("state_size", 128)},
-                 {"groups", hf.size("n_groups", 8)},
-                 {"conv", hf.size("conv_kernel", 4)}},
+                 {"groups", hf.size("n_groups", fla ? 1 : 8)},
+                 {"conv", hf.size("conv_kernel", 4)},
+                 {"conv_bias", hf.flag("use_conv_bias", true)},
+                 {"bias", hf.flag("use_bias", false)}},
                 {{"type", "none"}}}};
   hf.one_of("hidden_act", {"silu"}, "Mamba2's convolution and gate use silu");
-  hf.must_be("use_bias", false, "projections have no bias");
-  hf.must_be("use_conv_bias", true, "the convolution has a bias");
-  if (hf.given("time_step_limit")) {  // infinity has no word in JSON: transformers spells it in its own ways
-    const Json& limit = *hf.raw("time_step_limit");
+  hf.must_be("rmsnorm", true, "the output has a norm");
+  hf.must_be("norm_before_gate", false, "the gate comes before the norm");
+  hf.must_be("D_has_hdim", false, "the skip has one number per head");
+  hf.must_be("norm_eps", c.norm_eps, "layer_norm_epsilon says so");
+  for (const char* key : {"time_step_limit", "dt_limit"}) {
+    if (!hf.given(key)) continue;  // infinity has no word in JSON: transformers spells it in its own ways
+    const Json& limit = *hf.raw(key);
     const bool open = limit.is_array() && limit.size() == 2 && limit[0].is_number() && limit[0] <= 0 &&
                       (limit[1] == "Infinity" || limit[1] == Json{{"__float__", "Infinity"}});
-    if (!open) hf.problem("time_step_limit", "is " + limit.dump(), "Braid does not limit step lengths");
+    if (!open) hf.problem(key, "is " + limit.dump(), "Braid does not limit step lengths");
   }
   hf.no_effect({"residual_in_fp32", "rescale_prenorm_residual", "chunk_size", "time_step_rank",
-                "time_step_min", "time_step_max", "time_step_floor", "layer_types"});
+                "time_step_min", "time_step_max", "time_step_floor", "layer_types", "conv_init",
+                "A_init_range", "dt_min", "dt_max", "dt_init_floor", "fuse_norm", "fuse_cross_entropy",
+                "fuse_linear_cross_entropy", "use_l2warp"});
   return c;
 }
 
@@ -52,9 +60,10 @@ Json write(const ModelConfig& c) {
             {"conv_kernel", m["conv"]},
             {"n_groups", m["groups"]},
             {"layer_norm_epsilon", c.norm_eps},
+            {"norm_eps", c.norm_eps},  // fla's name of it
             {"hidden_act", "silu"},
-            {"use_bias", false},
-            {"use_conv_bias", true},
+            {"use_bias", m["bias"]},
+            {"use_conv_bias", m["conv_bias"]},
             {"residual_in_fp32", true},
             {"chunk_size", 256}});
   return j;
@@ -69,9 +78,12 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = fmt::format("backbone.layers.{}.", i), ours = our_layer(i);
     t.add(t.same(hf + "norm.weight", ours + "mixer_norm.weight"));
     t.add(t.conv(hf + "mixer.conv1d.weight", ours + "mixer.conv1d.weight"));
-    for (const char* name :
-         {"in_proj.weight", "conv1d.bias", "dt_bias", "A_log", "D", "norm.weight", "out_proj.weight"})
-      t.add(t.same(hf + "mixer." + name, ours + "mixer." + name));
+    const Json m = complete_mixer(c.layer(i), c);
+    std::vector<std::string> names{"in_proj.weight", "dt_bias",        "A_log", "D",
+                                   "norm.weight",    "out_proj.weight"};
+    if (m["conv_bias"] == true) names.emplace_back("conv1d.bias");
+    if (m["bias"] == true) names.insert(names.end(), {"in_proj.bias", "out_proj.bias"});
+    for (const std::string& name : names) t.add(t.same(hf + "mixer." + name, ours + "mixer." + name));
   }
 }
 
@@ -83,9 +95,9 @@ void cannot_write(const ModelConfig& c, std::vector<Problem>& problems) {
 }
 
 const char* remark(const ModelConfig& c) {
-  return complete_mixer(c.layer(0), c)["groups"] == 1
-             ? nullptr
-             : "each group of heads has its own norm, as in mamba_ssm; transformers norms all together";
+  return complete_mixer(c.layer(0), c)["groups"] == 1 ? nullptr
+                                                      : "each group of heads has its own norm, as in "
+                                                        "mamba_ssm; transformers norms all together on CPUs";
 }
 
 }  // namespace

@@ -24,12 +24,14 @@ ModelConfig read(HfConfig& hf) {
                                                   static_cast<double>(key_heads)));
   const HfConfig::Rope rope = hf.rope(1);
   if (rope.partial != 1) hf.problem("partial_rotary_factor", "is not 1", "this family rotates whole heads");
-  const Json attention{{"type", "attention"},
-                       {"heads", heads},
-                       {"kv_heads", hf.size("num_key_value_heads", heads)},
-                       {"head_dim", hf.given("head_dim") ? hf.size("head_dim", 1) : 0},
-                       {"rope_theta", rope.theta},
-                       {"qk_norm", "full"}};
+  Json attention{{"type", "attention"},
+                 {"heads", heads},
+                 {"kv_heads", hf.size("num_key_value_heads", heads)},
+                 {"head_dim", hf.given("head_dim") ? hf.size("head_dim", 1) : 0},
+                 {"rope_theta", rope.theta},
+                 {"qk_norm", "full"},
+                 {"bias", hf.flag("attention_bias", false) ? "all" : "none"}};
+  attention.update(rope.scaling);
   const Json linear{{"type", "gated_deltanet"},
                     {"heads", hf.size("linear_num_value_heads", heads)},
                     {"key_heads", key_heads},
@@ -47,7 +49,6 @@ ModelConfig read(HfConfig& hf) {
     c.pattern.push_back(type == kFull ? LayerConfig{attention, mlp, "post"} : LayerConfig{linear, mlp});
 
   hf.one_of("hidden_act", {"silu"}, "convolutions and MLPs use silu");
-  hf.must_be("attention_bias", false, "projections have no bias");
   hf.no_effect(
       {"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"});
   return c;
@@ -58,7 +59,8 @@ Json write(const ModelConfig& c) {
   Json types = Json::array();
   for (int64_t i = 0; i < c.n_layers; ++i)
     types.push_back(mixer_kind(c.layer(i)) == MixerKind::kAttention ? kFull : kLinear);
-  const Json theta = a["rope_theta"] == 0 ? Json(nullptr) : a["rope_theta"];
+  Json rope = hf_rope(a);
+  if (a["rope_theta"] == 0) rope["rope_theta"] = nullptr;
   Json j = hf_header(olmo_hybrid_family(), c);
   j.update({{"intermediate_size", first_mlp(c, "swiglu")["d_ff"]},
             {"num_attention_heads", a["heads"]},
@@ -66,8 +68,8 @@ Json write(const ModelConfig& c) {
             {"hidden_act", "silu"},
             {"max_position_embeddings", kMaxPositions},
             {"rms_norm_eps", c.norm_eps},
-            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", theta}}},
-            {"attention_bias", false},
+            {"rope_parameters", rope},
+            {"attention_bias", a["bias"] == "all"},
             {"attention_dropout", 0.0},
             {"linear_conv_kernel_dim", g["conv"]},
             {"linear_key_head_dim", g["head_dim"]},
@@ -95,7 +97,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       norm("mixer_norm.weight", {"post_attention_layernorm", "feedforward_layer_norm"});
       norm("mlp_norm.weight", {"post_feedforward_layernorm"});
-      add_attention(t, hf + "self_attn.", mixer, false, true, 0);
+      add_attention(t, hf + "self_attn.", mixer, complete_mixer(c.layer(i), c));
       continue;
     }
     norm("mixer_norm.weight", {"attention_layer_norm", "input_layernorm"});
@@ -112,9 +114,10 @@ void tensors(const ModelConfig& c, TensorTable& t) {
                               t.conv(linear + "v_conv1d.weight", taps, q + k, v)};
     };
     std::vector<TensorTable::Way> ways{three(keys, keys, values), {t.conv(linear + "conv1d.weight", taps)}};
-    // transformers (seen in 5.22) saves its joined convolution in three equal parts, whatever the widths.
-    if (const int64_t all = t.rows(taps); all % 3 == 0 && all / 3 != keys)
-      ways.push_back(three(all / 3, all / 3, all / 3));
+    // transformers (seen in 5.22) saves its joined convolution in three parts, as equal as torch.chunk makes
+    // them, whatever the widths.
+    const int64_t all = t.rows(taps), third = (all + 2) / 3;
+    if (third != keys && all > 2 * third) ways.push_back(three(third, third, all - 2 * third));
     t.add_either(std::move(ways));
   }
 }

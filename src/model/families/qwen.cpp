@@ -58,15 +58,16 @@ ModelConfig read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool expe
   const int64_t head_dim = hf.size("head_dim", 256);
   const HfConfig::Rope rope = hf.rope(0.25);
   if (rope.theta == 0) hf.problem("rope_theta", "is null", "give the base of the rotation");
-  const Json attention{{"type", "attention"},
-                       {"heads", hf.size("num_attention_heads", 16)},
-                       {"kv_heads", hf.size("num_key_value_heads", d.kv_heads)},
-                       {"head_dim", head_dim},
-                       {"rope_theta", rope.theta},
-                       {"rotary_dim", hf.positive("partial_rotary_factor",
-                                                  whole_part(static_cast<double>(head_dim) * rope.partial))},
-                       {"qk_norm", "head"},
-                       {"gate", "sigmoid"}};
+  Json attention{{"type", "attention"},
+                 {"heads", hf.size("num_attention_heads", 16)},
+                 {"kv_heads", hf.size("num_key_value_heads", d.kv_heads)},
+                 {"head_dim", head_dim},
+                 {"rope_theta", rope.theta},
+                 {"rotary_dim", hf.positive("partial_rotary_factor",
+                                            whole_part(static_cast<double>(head_dim) * rope.partial))},
+                 {"qk_norm", "head"},
+                 {"gate", "sigmoid"}};
+  attention.update(rope.scaling);
   const Json linear{{"type", "gated_deltanet"},
                     {"heads", hf.size("linear_num_value_heads", 32)},
                     {"key_heads", hf.size("linear_num_key_heads", 16)},
@@ -92,7 +93,7 @@ ModelConfig read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool expe
     c.pattern.push_back({types[i] == kFull ? attention : linear, is_dense[i] ? one : many});
 
   hf.one_of("hidden_act", {"silu"}, "convolutions and MLPs use silu");
-  hf.must_be("attention_bias", false, "projections have no bias");
+  hf.must_be("attention_bias", false, "Braid has no biases beside a gate");
   hf.must_be("norm_topk_prob", true, "the weights of the chosen experts add up to 1");
   hf.must_be("attn_output_gate", true, "attention has a gate");
   hf.one_of("output_gate_type", {"swish", "silu"}, "the gate of the fast weights is silu");
@@ -105,6 +106,8 @@ Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool exp
   const Json a = first_mixer(c, MixerKind::kAttention), g = first_mixer(c, MixerKind::kFastWeight);
   const Json theta = a["rope_theta"];
   const double partial = ratio(a["rotary_dim"], a["head_dim"]);
+  Json rope = hf_rope(a);
+  rope["partial_rotary_factor"] = partial;
   Json types = Json::array(), dense_only = Json::array();
   for (int64_t i = 0; i < c.n_layers; ++i) {
     types.push_back(mixer_kind(c.layer(i)) == MixerKind::kAttention ? kFull : kLinear);
@@ -119,8 +122,7 @@ Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool exp
             {"rms_norm_eps", c.norm_eps},
             {"rope_theta", theta},  // for releases before rope_parameters
             {"partial_rotary_factor", partial},
-            {"rope_parameters",
-             {{"rope_type", "default"}, {"rope_theta", theta}, {"partial_rotary_factor", partial}}},
+            {"rope_parameters", rope},
             {"attention_bias", false},
             {"attention_dropout", 0.0},
             {"linear_conv_kernel_dim", g["conv"]},
@@ -151,7 +153,7 @@ void qwen_tensors(const ModelConfig& c, TensorTable& t,
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
     const Json m = complete_mixer(c.layer(i), c), mlp = complete_mlp(c.layer(i).mlp);
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
-      add_attention(t, hf + "self_attn.", mixer, true, true, m["heads"]);
+      add_attention(t, hf + "self_attn.", mixer, m);
     } else {
       const std::string linear = hf + "linear_attn.";
       projections(t, linear, mixer, m["key_heads"]);

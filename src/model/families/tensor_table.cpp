@@ -20,6 +20,12 @@ HfTensor TensorTable::same(std::string name, const std::string& param) const {
   return {std::move(name), shape(param), {{param, 0, rows(param)}}};
 }
 
+HfTensor TensorTable::part(std::string name, const std::string& param, int64_t first, int64_t count) const {
+  HfTensor t{std::move(name), {count}, {{param, first, count}}};
+  if (shape(param).rank() == 2) t.shape.push(shape(param)[1]);
+  return t;
+}
+
 HfTensor TensorTable::stacked(std::string name, const std::vector<std::string>& params) const {
   return grouped(std::move(name), 1, params);
 }

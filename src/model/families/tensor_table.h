@@ -25,6 +25,8 @@ class TensorTable {
   explicit TensorTable(const ParamSet& params);
 
   HfTensor same(std::string name, const std::string& param) const;
+  // Some rows of a parameter.
+  HfTensor part(std::string name, const std::string& param, int64_t first, int64_t count) const;
   // The rows of several parameters, one after the other.
   HfTensor stacked(std::string name, const std::vector<std::string>& params) const;
   // Each parameter is cut into `groups` equal parts; the first part of every one, then the second, ...

@@ -1,18 +1,20 @@
-// attention - causal softmax attention: full or windowed, grouped queries, RoPE (full, partial or none),
-// QK-norm, output gate (arXiv:2505.06708, Qwen3-Next).
+// attention - causal softmax attention: full or windowed, grouped queries, RoPE (full, partial, scaled or
+// none), QK-norm, biases, output gate (arXiv:2505.06708, Qwen3-Next).
 #include <cmath>
 
 #include "model/mixers/attend.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
+#include "model/mixers/rope_scaling.h"
 
 namespace braid {
 namespace {
 
 struct AttentionConfig {
   int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
-  double rope_theta = 10000, weight_dropout = 0;
-  std::string qk_norm = "none", gate = "none";
+  double rope_theta = 10000, weight_dropout = 0, qk_eps = 0;
+  std::string qk_norm = "none", gate = "none", bias = "none";
+  RopeScaling scaling;
   template <class V>
   void visit(V& v) {
     v("heads", heads, {1, 4096}, "query heads");
@@ -21,8 +23,12 @@ struct AttentionConfig {
     v("window", window, {0, 1e9}, "a token sees itself and the window-1 before it; 0 = all");
     v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
     v("rotary_dim", rotary_dim, {0, 512}, "numbers per head that are rotated; 0 = all");
+    scaling.visit(v);
     v("qk_norm", qk_norm, {"none", "head", "full"},
       "RMSNorm of q and k: per head, or over the whole projection");
+    v("qk_eps", qk_eps, {0, 1}, "epsilon of qk_norm; 0 = the model's norm_eps");
+    v("bias", bias, {"none", "qkv", "all"},
+      "biases in the projections: of q, k and v, or of the output, too");
     v("gate", gate, {"none", "sigmoid"},
       "what the output is multiplied with: a projection of the layer's input");
     v("weight_dropout", weight_dropout, {0, 0.99},
@@ -34,6 +40,8 @@ struct AttentionConfig {
 AttentionConfig resolve(AttentionConfig c, const ModelConfig& model) {
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
+  c.qk_eps = c.qk_norm == "none" ? 0 : c.qk_eps == 0 ? model.norm_eps : c.qk_eps;
+  c.scaling.resolve();
   c.rotary_dim = c.rope_theta == 0 ? 0 : c.rotary_dim == 0 ? c.head_dim : c.rotary_dim;
   return c;
 }
@@ -52,6 +60,9 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
     problems.push_back({where + ".rotary_dim",
                         fmt::format("is {} with head_dim {}", c.rotary_dim, c.head_dim),
                         "give an even number up to head_dim"});
+  if (c.gate != "none" && c.bias != "none")
+    problems.push_back({where + ".bias", "is " + c.bias + " with a gate", "set one of the two to none"});
+  raw.scaling.validate(c.rope_theta, where, problems);
 }
 
 class Attention : public Mixer {
@@ -76,7 +87,12 @@ class Attention : public Mixer {
       q_norm_ = static_cast<int>(declare.vector("q_norm.weight", head ? c.head_dim : q, norm_init(model)));
       k_norm_ = static_cast<int>(declare.vector("k_norm.weight", head ? c.head_dim : kv, norm_init(model)));
     }
-    if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.rotary_dim, c.rope_theta);
+    if (c.qk_eps > 0) norm_.eps = static_cast<float>(c.qk_eps);
+    if (c.bias != "none")
+      qkv_bias_ = static_cast<int>(declare.vector("qkv_proj.bias", q + 2 * kv, Init::kZeros));
+    if (c.bias == "all") o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
+    if (c.rope_theta > 0)
+      rope_ = std::make_unique<RopeTable>(c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta));
   }
 
   void prepare(int64_t positions) override {
@@ -86,7 +102,9 @@ class Attention : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;
-    const auto [raw_q, raw_k, values] = split<3>(e, linear_concat(e, call.x, ws), {q, kv, kv});
+    Var qkv = linear_concat(e, call.x, ws);
+    if (qkv_bias_ >= 0) qkv = map(e, qkv, Map::kIdentity, 1, qkv_bias_);
+    const auto [raw_q, raw_k, values] = split<3>(e, qkv, {q, kv, kv});
     const Qk qk = qk_prepare(e, raw_q, raw_k, call.positions,
                              {.heads = shape_.heads,
                               .kv_heads = shape_.kv_heads,
@@ -98,7 +116,7 @@ class Attention : public Mixer {
                               .rope = rope_.get()});
     Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
     if (c_.gate != "none") o = gated(e, o, linear(e, call.x, g_), Gate::kSigmoid);
-    return linear(e, o, o_, call.residual);
+    return linear_bias(e, o, o_, o_bias_, call.residual);
   }
 
   double flops_per_token(int64_t length) const override { return attend_flops(shape_, length); }
@@ -109,7 +127,7 @@ class Attention : public Mixer {
   NormOptions norm_;
   AttentionShape shape_;
   size_t q_, k_, v_, g_ = 0, o_;
-  int q_norm_ = -1, k_norm_ = -1;
+  int q_norm_ = -1, k_norm_ = -1, qkv_bias_ = -1, o_bias_ = -1;
   std::unique_ptr<RopeTable> rope_;
 };
 

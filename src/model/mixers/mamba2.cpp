@@ -10,6 +10,7 @@ namespace {
 
 struct Mamba2Config {
   int64_t d_inner = 0, head_dim = 64, state = 128, groups = 1, conv = 4;
+  bool conv_bias = true, bias = false;
   template <class V>
   void visit(V& v) {
     v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
@@ -17,6 +18,8 @@ struct Mamba2Config {
     v("state", state, {1, 512}, "numbers remembered per channel");
     v("groups", groups, {1, 4096}, "groups of heads that share B and C, and a norm");
     v("conv", conv, {2, 8}, "taps of the convolution");
+    v("conv_bias", conv_bias, "a bias in the convolution");
+    v("bias", bias, "biases in the projections");
   }
 };
 
@@ -60,7 +63,12 @@ class Mamba2 : public Mixer {
     bc_ = shape_.key_heads * shape_.dk;
     in_ = declare.matrix("in_proj.weight", 2 * inner_ + 2 * bc_ + heads, model.d_model);  // z, x, B, C, dt
     conv_ = declare.matrix("conv1d.weight", inner_ + 2 * bc_, taps_, {Init::kUniform, -tap, tap});
-    conv_bias_ = declare.vector("conv1d.bias", inner_ + 2 * bc_, Init::kZeros);
+    const auto bias = [&](bool wanted, const char* name, size_t size) {
+      return wanted ? static_cast<int>(declare.vector(name, size, Init::kZeros)) : -1;
+    };
+    conv_bias_ = bias(c.conv_bias, "conv1d.bias", inner_ + 2 * bc_);
+    in_bias_ = bias(c.bias, "in_proj.bias", 2 * inner_ + 2 * bc_ + heads);
+    out_bias_ = bias(c.bias, "out_proj.bias", model.d_model);
     dt_bias_ = declare.vector("dt_bias", heads, kStepInit);
     a_log_ = declare.vector("A_log", heads, {Init::kLogUniform, 1, 16});
     skip_ = declare.vector("D", heads);
@@ -71,18 +79,18 @@ class Mamba2 : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [z, xbc, raw_dt] =
-        split<3>(e, linear(e, call.x, in_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
+        split<3>(e, linear_bias(e, call.x, in_, in_bias_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
     Var c = short_conv(e, xbc, conv_, {}, call.offsets,
                        call.memory(&LayerState::conv, (inner_ + 2 * bc_) * (taps_ - 1)));
-    c = map(e, c, Map::kSilu, 1, static_cast<int>(conv_bias_));
+    c = map(e, c, Map::kSilu, 1, conv_bias_);
     const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
     const Var dt = map(e, raw_dt, Map::kSoftplus, 1, static_cast<int>(dt_bias_));
     const Var o = fast_weight(
         e, shape_, {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}},
         call.offsets, call.memory(&LayerState::fast, shape_.value_heads * shape_.dk * shape_.dv));
     const Var y = add(e, o, scale_heads_by(e, x, skip_));
-    return linear(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}), out_,
-                  call.residual);
+    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}),
+                       out_, out_bias_, call.residual);
   }
 
   double flops_per_token(int64_t) const override {
@@ -96,7 +104,8 @@ class Mamba2 : public Mixer {
   size_t inner_, taps_, bc_;
   NormOptions norm_;
   FastWeightShape shape_;
-  size_t in_, conv_, conv_bias_, dt_bias_, a_log_, skip_, norm_weight_, out_;
+  int conv_bias_, in_bias_, out_bias_;
+  size_t in_, conv_, dt_bias_, a_log_, skip_, norm_weight_, out_;
 };
 
 Mamba2Config parsed(const Json& settings, const ModelConfig& model) {

@@ -1,0 +1,39 @@
+// How a released model wants to be sampled: generation_config.json, and the token ids of config.json where it
+// is silent.
+//
+//   Result<GenerationConfig> g = load_generation_config("model-folder");
+//   Sampler sampler(g->sampling());
+//
+// What neither file says stays off: no filter, no limit, no token that ends. (transformers would take top_k
+// = 50.)
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/sampler.h"
+#include "io/json.h"
+
+namespace braid {
+
+struct GenerationConfig {
+  bool do_sample = false;
+  SamplerOptions sampler = {};  // as given; sampling() is what follows from it
+  std::vector<int32_t> eos;     // each of them ends a text; sorted
+  std::optional<int32_t> bos, pad;
+  int64_t max_new_tokens = 0;  // 0: no limit given
+  std::vector<std::string>
+      ignored;  // settings that would change what is chosen, but Braid's sampler does not have
+
+  // The filters in transformers' order; without do_sample the likeliest token is taken.
+  SamplerOptions sampling() const;
+  bool ends(int32_t token) const;
+};
+
+// `generation` and `config` are the two files, null where there is none. Every problem is in the error.
+Result<GenerationConfig> read_generation_config(const Json& generation, const Json& config,
+                                                const std::string& dir);
+Result<GenerationConfig> load_generation_config(const std::string& dir);  // neither file need be there
+
+}  // namespace braid
