@@ -40,7 +40,7 @@ TEST(Cli, HelpAndVersionWork) {
   EXPECT_EQ(run_braid({"--help"}).code, 0);
   EXPECT_NE(run_braid({"--version"}).out.find("braid 0."), std::string::npos);
   for (const char* verb : {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs",
-                           "bench", "demo", "op", "convert"}) {
+                           "bench", "demo", "op", "convert", "chat-template"}) {
     const Finished f = run_braid({verb, "--help"});
     EXPECT_EQ(f.code, 0) << verb;
     EXPECT_NE(f.out.find("--"), std::string::npos) << verb;
@@ -73,6 +73,44 @@ TEST(Cli, TheSamplesInDocsAreCurrent) {
     ++commands;
   }
   EXPECT_GE(commands, 13);
+}
+
+TEST(Cli, ChatTemplateShowsThePromptOrWhatIsWrong) {
+  const TempDir dir;
+  const std::string jinja = dir / "t.jinja", chat = dir / "chat.json", tools = dir / "tools.json";
+  spit(jinja,
+       "{% for m in messages %}\n[{{ m.role }}] {{ m.content }}\n{% endfor %}\n{% if tools %}\n{{ "
+       "tools|tojson }}\n"
+       "{% endif %}\n{% if add_generation_prompt %}\n[{{ name|upper }}]{{ think }}\n{% endif %}\n");
+  spit(chat, R"([{"role": "user", "content": "Grüße"}])");
+  spit(tools, R"([{"z": 1, "a": 2}])");
+  const std::vector<std::string> base{"chat-template", "--model", jinja, "--messages", chat};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return run_braid(more);
+  };
+  EXPECT_EQ(with({"--no-generation-prompt"}).out, "[user] Grüße\n");
+  EXPECT_EQ(with({"--tools", tools, "--set", "name=bot", "--set", "think=false"}).out,
+            "[user] Grüße\n[{\"z\": 1, \"a\": 2}]\n[BOT]False\n");
+  EXPECT_EQ(with({"--no-generation-prompt", "--json"}).out,
+            "{\"prompt\":\"[user] Grüße\\n\",\"special_tokens\":{}}\n");
+  spit(chat,
+       R"({"messages": [{"role": "user", "content": "x"}], "name": "b", "add_generation_prompt": true})");
+  EXPECT_EQ(with({}).out, "[user] x\n[B]\n");
+
+  expect_error(run_braid({"chat-template", "--messages", chat}), 2, {"--model is missing"});
+  expect_error(run_braid({"chat-template", "--model", jinja}), 2, {"--messages is missing"});
+  expect_error(with({"--set", "x"}), 2, {"--set x", "name=value"});
+  expect_error(with({"--tools", chat}), 1, {chat, "not a list of tools"});
+  spit(chat, "[1]");
+  expect_error(with({}), 1, {chat, "a message is not an object"});
+  spit(chat, "[\n{]");
+  expect_error(with({}), 1, {chat, "line 2"});
+  spit(chat, "[{}]");
+  spit(jinja, "\n{{ raise_exception('no: ' ~ messages|length) }}");
+  expect_error(with({}), 1, {jinja + ": line 2: no: 1"});
+  spit(jinja, "\n\n{% include 'x' %}");
+  expect_error(with({}), 1, {jinja + ": line 3", "{% include %} is not supported"});
 }
 
 TEST(Cli, TasksListShowAndTime) {

@@ -24,7 +24,7 @@ struct ChatTemplateOptions {
   // What strftime_now() shows; the local time if not given.
   std::optional<std::tm> now = {};
   // A template is a stranger's program: what one rendering may use before it is stopped with an error.
-  size_t max_steps = 50'000'000;         // things evaluated; about 5 s
+  size_t max_steps = 50'000'000;         // things evaluated; about 2 s of one core
   size_t max_output = size_t{64} << 20;  // bytes, also of a string on the way
   size_t max_memory = size_t{1} << 30;   // bytes of all strings and lists made on the way
   // As transformers has them.
