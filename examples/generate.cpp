@@ -9,22 +9,24 @@ int fail(const Error& e) { return std::fprintf(stderr, "%s\n%s\n", e.what.c_str(
 
 int main(int argc, char** argv) {
   if (argc != 3) return std::fprintf(stderr, "usage: generate FOLDER PROMPT\n"), 2;
-  const auto model = Model::load(argv[1]);
-  if (!model) return fail(model.error());
+  const auto loaded = TextModel::load(argv[1]);
+  if (!loaded) return fail(loaded.error());
+  if (!loaded->tokenizer) return fail({"this model does not read text"});
+  Model& model = *loaded->model;
   ThreadPool pool(cpu_count());
-  Session session(**model, pool);
+  Session session(model, pool);
 
-  const std::string prompt = argv[2];
-  const std::vector<int32_t> ids(prompt.begin(), prompt.end());  // a token per byte
-  const auto text_of = [](int32_t id) { return std::string(1, static_cast<char>(id)); };
+  const std::vector<int32_t> ids = loaded->tokenizer->encode(argv[2]);
+  StreamDecoder decoder(*loaded->tokenizer);
+  const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
   const auto show = [](std::string_view s) { std::fwrite(s.data(), 1, s.size(), stdout); };
-  show(prompt);
+  show(argv[2]);
   const auto made = generate(session, ids, {.sampler = {.temperature = 0}, .max_tokens = 60}, text_of, show);
   if (!made) return fail(made.error());
-  std::printf("\n%zu bytes, ended by %s\n", made->tokens.size(), made->why.c_str());
+  std::printf("\n%zu tokens, ended by %s\n", made->tokens.size(), made->why.c_str());
 
   // The same step by step. A state is a value: kept here, continued twice.
-  Session again(**model, pool);
+  Session again(model, pool);
   again.feed(ids);
   const State after_prompt = again.state();
   const auto first = again.feed({made->tokens.data(), 1});

@@ -39,12 +39,49 @@ const std::string& model() {
 TEST(Cli, HelpAndVersionWork) {
   EXPECT_EQ(run_braid({"--help"}).code, 0);
   EXPECT_NE(run_braid({"--version"}).out.find("braid 0."), std::string::npos);
-  for (const char* verb : {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs",
-                           "bench", "demo", "op", "convert", "chat-template"}) {
+  for (const char* verb :
+       {"train", "generate", "logits", "info", "verify", "kernels", "tasks", "archs", "bench", "demo", "op",
+        "convert", "chat-template", "chat", "tokenize", "tokenizer"}) {
     const Finished f = run_braid({verb, "--help"});
     EXPECT_EQ(f.code, 0) << verb;
     EXPECT_NE(f.out.find("--"), std::string::npos) << verb;
   }
+}
+
+TEST(Cli, ChatAnswersAndRemembers) {
+  const TempDir dir;
+  spit(dir / "t.jinja",
+       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+       "{% if add_generation_prompt %}assistant:{% endif %}");
+  const std::vector<std::string> base{"chat",          "--model",  model(),        "--template",
+                                      dir / "t.jinja", "--greedy", "--max-tokens", "8"};
+  const auto chat = [&](const std::string& input, std::vector<std::string> more = {}) {
+    std::vector<std::string> args = base;
+    args.insert(args.end(), more.begin(), more.end());
+    return run_braid(args, {.input = input});
+  };
+  const Finished once = chat("", {"--prompt", "hi", "--json"});
+  EXPECT_EQ(once.code, 0) << once.err;
+  EXPECT_NE(once.out.find("\"prompt_tokens\":19"), std::string::npos) << once.out;  // one token per byte
+  EXPECT_NE(once.out.find("\"why\":\"length\""), std::string::npos) << once.out;
+  // The second turn reads only what follows the first; undone, the conversation is as before.
+  const Finished two =
+      chat("hi\nthe cat\n/undo\n/save " + (dir / "h.json") + "\n/nonsense\n/exit\nnever read\n");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_NE(two.err.find("prompt: 19 read"), std::string::npos) << two.err;
+  EXPECT_EQ(two.err.find(", 0 remembered", two.err.find(", 0 remembered") + 1), std::string::npos) << two.err;
+  EXPECT_NE(two.err.find("/nonsense"), std::string::npos) << two.err;
+  EXPECT_EQ(two.err.find("never read"), std::string::npos);
+  EXPECT_NE(slurp(dir / "h.json").find("\"hi\""), std::string::npos);
+  EXPECT_EQ(slurp(dir / "h.json").find("the cat"), std::string::npos);
+  // Remembering changes nothing.
+  const Finished history = chat("", {"--history", dir / "h.json", "--prompt", "the cat"});
+  EXPECT_NE(two.out.find(history.out), std::string::npos) << two.out << "\n---\n" << history.out;
+  expect_error(run_braid({"chat", "--model", model()}), 1, {"chat template"});
+  expect_error(chat("", {"--json"}), 2, {"--prompt"});
+  expect_error(chat("", {"--top-p", "2", "--prompt", "x"}), 2, {"top_p"});
+  expect_error(chat("", {"--samplers", "top_k,luck", "--prompt", "x"}), 2, {"luck", "top_p"});
+  expect_error(chat("", {"--history", dir / "t.jinja", "--prompt", "x"}), 2, {"t.jinja"});
 }
 
 TEST(Cli, TheReferenceInDocsIsCurrent) {

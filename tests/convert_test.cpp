@@ -218,8 +218,8 @@ TEST(Convert, WhatHasNoEffectIsListed) {
   const Finished f =
       run_braid({"info", "--verbose", "--model", BRAID_SOURCE "/tests/data/families/qwen3_5-vision"});
   EXPECT_EQ(f.code, 0) << f.err;
-  for (const char* part : {"keys of config.json without effect", "  vision_config\n", "text_config.use_cache\n",
-                           "model.visual.", "reads images; Braid reads tokens"})
+  for (const char* part : {"keys of config.json without effect", "  vision_config\n",
+                           "text_config.use_cache\n", "model.visual.", "reads images; Braid reads tokens"})
     EXPECT_NE(f.out.find(part), std::string::npos) << "'" << part << "' is not in: " << f.out;
 }
 

@@ -62,7 +62,7 @@ file(WRITE ${dir}/text ${text_file})
 must("train" ${dir}/build/train ${dir}/text ${dir}/run 60)
 expect("train" "parameters, 61440 bytes read, held-out loss 0\\.[0-9]+, next byte right (9[5-9]|100)\\.[0-9] %")
 must("generate" ${dir}/build/generate ${dir}/run "A model that has read")
-expect("generate" "^A model that has read this line often enough writes it\\. A model .*60 bytes, ended by length.*same logits")
+expect("generate" "^A model that has read this line often enough writes it\\. A model .*60 tokens, ended by length.*same logits")
 
 must("mixer" ${dir}/build/mixer ${dir}/mixer-run)
 expect("mixer" "^next digit right ([89][0-9]\\.[0-9]) %, after loading ([0-9.]+) %")

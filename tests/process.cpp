@@ -18,12 +18,13 @@ namespace braid::test {
 
 Finished run_braid(const std::vector<std::string>& args, const RunOptions& options) {
   const TempDir dir;
-  const std::string out = dir / "out", err = dir / "err";
+  const std::string in = dir / "in", out = dir / "out", err = dir / "err";
+  spit(in, options.input);
   const pid_t pid = fork();
   if (pid == 0) {
     const int o = open(out.c_str(), O_CREAT | O_WRONLY, 0600),
               e = open(err.c_str(), O_CREAT | O_WRONLY, 0600);
-    dup2(o, 1), dup2(e, 2);
+    dup2(open(in.c_str(), O_RDONLY), 0), dup2(o, 1), dup2(e, 2);
     for (const std::string& v : options.env) putenv(const_cast<char*>(v.c_str()));
     if (options.file_limit > 0) {
       const rlimit limit{static_cast<rlim_t>(options.file_limit), static_cast<rlim_t>(options.file_limit)};

@@ -15,7 +15,8 @@ struct RunOptions {
   std::vector<std::string> env = {};  // "NAME=value"
   double kill_after = 0;              // seconds; 0: not at all
   int signal = 9;
-  long file_limit = 0;  // no file may grow beyond this many bytes, as on a full disk; 0: no limit
+  std::string input = {};  // what it reads from stdin
+  long file_limit = 0;     // no file may grow beyond this many bytes, as on a full disk; 0: no limit
 };
 
 // `args` after the program name.

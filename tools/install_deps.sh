@@ -2,7 +2,7 @@
 # Installs the Debian packages Braid is built from, if any is missing. Needs root for that; otherwise says what to run.
 set -eu
 packages="g++ cmake ninja-build libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libutf8proc-dev
-          libsentencepiece-dev libgtest-dev"
+          libsentencepiece-dev libedit-dev libgtest-dev"
 missing=""
 for p in $packages; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

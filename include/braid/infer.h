@@ -4,6 +4,8 @@
 #include "base/cpu.h"
 #include "infer/generate.h"
 #include "infer/generation_config.h"
+#include "infer/prompt_memory.h"
 #include "infer/sampler.h"
 #include "infer/session.h"
+#include "infer/text_model.h"
 #include "model/model.h"

@@ -23,4 +23,10 @@ void catch_interrupts() {
 
 bool interrupted() { return asked != 0; }
 
+void release_interrupts() {
+  asked = 0;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
 }  // namespace braid

@@ -6,5 +6,6 @@ namespace braid {
 
 void catch_interrupts();  // SIGINT and SIGTERM
 bool interrupted();
+void release_interrupts();  // forgets one that was caught; the next ends the program
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,6 +31,7 @@ std::span<const Verb> all_verbs();
 
 std::function<int()> define_train(CLI::App& app);
 std::function<int()> define_generate(CLI::App& app);
+std::function<int()> define_chat(CLI::App& app);
 std::function<int()> define_logits(CLI::App& app);
 std::function<int()> define_info(CLI::App& app);
 std::function<int()> define_convert(CLI::App& app);
@@ -55,6 +57,8 @@ class OptionAdder {
   void operator()(const char* name, bool& value, const char* help);
   void operator()(const char* name, int64_t& value, const char* help);
   void operator()(const char* name, double& value, const char* help);
+  void operator()(const char* name, std::optional<int64_t>& value, const char* help);
+  void operator()(const char* name, std::optional<double>& value, const char* help);
   void operator()(const char* name, std::string& value, const char* help);
   void operator()(const char* name, std::vector<std::string>& value, const char* help);  // may be repeated
   void several(const char* name, std::vector<std::string>& value, const char* help);  // may also take several

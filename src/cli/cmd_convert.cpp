@@ -7,13 +7,14 @@ namespace braid {
 namespace {
 
 struct Options {
-  std::string model, from, out, to, family, dtype;
+  std::string model, from, tokenizer, out, to, family, dtype;
   double shard_size = 0;
   bool force = false, check = false, quiet = false, json = false;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder to read (a run folder is one); sharded files are fine");
     v("--from", from, "llama2c: --model is a .bin file of llama2.c, which becomes a folder of Braid's");
+    v("--tokenizer", tokenizer, "llama2c: its tokenizer, which goes along");
     v("--to", to, "hf: names and config of Hugging Face transformers or fla; braid: Braid's own");
     v("--out", out, "folder to write; it appears when it is whole");
     v("--family", family, "hf: write as this family; else the first that computes the same");
@@ -34,8 +35,12 @@ int run(const Options& o) {
   if (llama2c ? o.to != "" && o.to != "braid" : o.to != "hf" && o.to != "braid")
     return wrong_use({o.to.empty() ? "convert: --to is missing" : "convert: --to is '" + o.to + "'",
                       llama2c ? "--from llama2c gives braid" : "use hf or braid"});
+  if (!llama2c && !o.tokenizer.empty())
+    return wrong_use(
+        {"convert: --tokenizer is for --from llama2c", "other models have theirs in the folder"});
   if (o.out.empty() != o.check) return wrong_use({"convert: give one of --out and --check"});
-  Conversion c{.in = o.model, .out = o.out, .replace = o.force, .check_only = o.check};
+  Conversion c{
+      .tokenizer = o.tokenizer, .in = o.model, .out = o.out, .replace = o.force, .check_only = o.check};
   if (o.dtype == "f32" || o.dtype == "bf16")
     c.dtype = o.dtype == "f32" ? DType::kF32 : DType::kBF16;
   else if (!o.dtype.empty())

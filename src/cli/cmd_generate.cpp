@@ -2,7 +2,9 @@
 
 #include "base/interrupt.h"
 #include "cli/cli.h"
+#include "cli/sampling.h"
 #include "infer/generate.h"
+#include "infer/text_model.h"
 #include "io/file.h"
 #include "model/state_file.h"
 
@@ -11,10 +13,10 @@ namespace {
 
 struct Options {
   std::string model, prompt, prompt_file, tokens, load_state, save_state;
-  int64_t max_tokens = 256, top_k = 0, seed = 0, threads = 0;
-  double temperature = 0.8, top_p = 0.95, min_p = 0, repetition_penalty = 1;
+  int64_t max_tokens = 256, threads = 0;
   std::vector<std::string> stop;
-  bool greedy = false, json = false, stats = false;
+  bool ignore_eos = false, json = false, stats = false;
+  SamplingFlags sampling;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
@@ -22,14 +24,9 @@ struct Options {
     v("--prompt-file", prompt_file, "file with the text to continue");
     v("--tokens", tokens, "token ids instead of text, e.g. 1,2,3");
     v("--max-tokens", max_tokens, "stop after this many tokens");
-    v("--temperature", temperature, "0 takes the likeliest token; higher is more varied");
-    v("--top-k", top_k, "only the k likeliest tokens; 0 = all");
-    v("--top-p", top_p, "only the likeliest tokens that together reach p; 1 = all");
-    v("--min-p", min_p, "only tokens at least min-p times as likely as the likeliest; 0 = all");
-    v("--repetition-penalty", repetition_penalty, "above 1 makes tokens that already occurred less likely");
-    v("--greedy", greedy, "always the likeliest token: the same as --temperature 0");
-    v("--seed", seed, "of the sampler");
+    sampling.visit(v);
     v("--stop", stop, "end before this string would appear; may be repeated");
+    v("--ignore-eos", ignore_eos, "go on where the model would end its text");
     v("--load-state", load_state,
       "go on from a state that --save-state wrote: the prompt follows what it has read");
     v("--save-state", save_state, "file for what the model remembers after the prompt");
@@ -47,52 +44,53 @@ int run(const Options& o) {
     return wrong_use({"generate: give one of --prompt, --prompt-file and --tokens"});
   if (o.max_tokens < 1 || o.max_tokens > 1'000'000'000)
     return wrong_use({"generate: --max-tokens must be from 1 to 1e9"});
-  GenerateOptions g{.sampler = {.temperature = o.greedy ? 0.0f : static_cast<float>(o.temperature),
-                                .top_k = o.top_k,
-                                .top_p = static_cast<float>(o.top_p),
-                                .min_p = static_cast<float>(o.min_p),
-                                .repetition_penalty = static_cast<float>(o.repetition_penalty),
-                                .seed = static_cast<uint64_t>(o.seed)},
-                    .max_tokens = o.max_tokens,
-                    .stop = o.stop};
-  if (const std::vector<Problem> p = validate(g.sampler); !p.empty())
-    return wrong_use(to_error("these options cannot be used", p));
   std::vector<int32_t> prompt;
+  std::string text = o.prompt;
   if (!o.tokens.empty()) {
     Result<std::vector<int32_t>> ids = parse_ids(o.tokens, "--tokens");
     if (!ids) return wrong_use(ids.error());
     prompt = *ids;
-  } else {
-    std::string text = o.prompt;
-    if (!o.prompt_file.empty()) {
-      Result<std::string> file = read_text(o.prompt_file);
-      if (!file) return fail(file.error());
-      text = *file;
-    }
-    if (text.empty()) return fail({o.prompt_file + " is empty", "a prompt needs at least one byte"});
-    for (const unsigned char c : text) prompt.push_back(c);
+  } else if (!o.prompt_file.empty()) {
+    Result<std::string> file = read_text(o.prompt_file);
+    if (!file) return fail(file.error());
+    if (file->empty()) return fail({o.prompt_file + " is empty", "a prompt needs at least one byte"});
+    text = *file;
   }
-  Result<std::unique_ptr<Model>> model = Model::load(o.model);
-  if (!model) return fail(model.error());
-  const int64_t vocab = (*model)->config().vocab_size;
+  Result<TextModel> loaded = TextModel::load(o.model);
+  if (!loaded) return fail(loaded.error());
+  const std::unique_ptr<Model>& model = loaded->model;
+  const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
+  Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
+  if (!sampler) return wrong_use(sampler.error());
+  GenerateOptions g{.sampler = *std::move(sampler), .max_tokens = o.max_tokens, .stop = o.stop};
+  if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
+  if (prompt.empty()) {
+    if (!tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});
+    prompt = tokenizer->encode(text);
+    if (prompt.empty()) return fail({"the prompt gives no token"});
+  }
+  const int64_t vocab = model->config().vocab_size;
   for (const int32_t id : prompt)
     if (id >= vocab)
-      return fail({fmt::format("token {} is outside the model's vocabulary of {}", id, vocab),
-                   vocab == 256 ? "" : "this model does not read text: give --tokens"});
+      return fail({fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)});
 
   ThreadPool pool(resolve_threads(o.threads));
-  Session session(**model, pool);
+  Session session(*model, pool);
   if (!o.load_state.empty()) {
-    Result<State> state = load_state(**model, o.load_state);
+    Result<State> state = load_state(*model, o.load_state);
     if (!state) return fail(state.error());
     session.set_state(*std::move(state));
   }
   if (!o.save_state.empty())
-    g.after_prompt = [&](const State& state) { return save_state(state, **model, o.save_state); };
-  // Text models have a token per byte; others show their ids.
-  const bool bytes = vocab == 256;
-  const auto text_of = [&](int32_t id) {
-    return bytes ? std::string(1, static_cast<char>(id)) : " " + std::to_string(id);
+    g.after_prompt = [&](const State& state) { return save_state(state, *model, o.save_state); };
+  std::optional<StreamDecoder> decoder;
+  if (tokenizer) {
+    decoder.emplace(*tokenizer);
+    for (const int32_t id : prompt) decoder->add(id);  // the text goes on where the prompt ends
+  }
+  const auto text_of = [&](std::optional<int32_t> id) {
+    if (decoder) return id ? decoder->add(*id) : decoder->finish();
+    return id ? " " + std::to_string(*id) : std::string();
   };
   std::string all;
   const auto show = [&](std::string_view s) {
@@ -101,7 +99,7 @@ int run(const Options& o) {
     std::fwrite(s.data(), 1, s.size(), stdout);
     std::fflush(stdout);
   };
-  if (!o.json && bytes && o.tokens.empty()) show(std::string(prompt.begin(), prompt.end()));
+  if (!o.json && o.tokens.empty()) show(text);
   all.clear();
   catch_interrupts();
   const Result<Generated> r = generate(session, prompt, g, text_of, show);

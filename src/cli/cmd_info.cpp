@@ -1,6 +1,7 @@
 #include <map>
 
 #include "cli/cli.h"
+#include "infer/text_model.h"
 #include "io/json.h"
 #include "model/families/families.h"
 #include "model/presets.h"
@@ -70,6 +71,12 @@ int run(const Options& o) {
   if (!config) return fail(config.error());
   if (!o.model.empty())  // the weights must fit too
     if (Result<std::unique_ptr<Model>> m = Model::load(o.model); !m) return fail(m.error());
+  std::optional<Tokenizer> tokenizer;
+  if (!o.model.empty()) {
+    Result<std::optional<Tokenizer>> loaded = load_tokenizer(o.model, config->vocab_size);
+    if (!loaded) return fail(loaded.error());
+    tokenizer = *std::move(loaded);
+  }
   const std::vector<LeftOut> unused =
       o.verbose && !o.model.empty() ? left_out(o.model) : std::vector<LeftOut>();
   const std::unique_ptr<Model> model = Model::create(*config);
@@ -90,6 +97,7 @@ int run(const Options& o) {
            {"tail_bytes", state.tails * sizeof(float)},
            {"state_per_layer_width", unit},
            {"config", to_json(*config)}};
+    if (tokenizer) j["tokenizer"] = {{"kind", tokenizer->kind()}, {"tokens", tokenizer->vocab_size()}};
     if (o.tensors)
       for (const Param& p : model->params().all())
         j["tensors"].push_back({{"name", p.name}, {"shape", p.shape.text()}, {"weight_decay", p.decay}});
@@ -102,6 +110,9 @@ int run(const Options& o) {
   }
   fmt::print("{} layers, width {}, vocabulary {}{}\n", config->n_layers, config->d_model, config->vocab_size,
              config->tie_embeddings ? ", tied head" : "");
+  if (!o.model.empty())
+    fmt::print("tokenizer: {}\n",
+               tokenizer ? fmt::format("{}, {} tokens", tokenizer->kind(), tokenizer->vocab_size()) : "none");
   fmt::print("parameters {:>14}\n", model->params().count());
   for (const auto& [name, n] : parts)
     fmt::print("  {:<12} {:>10}  {:5.1f} %\n", name, n,

@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "infer/session.h"
+#include "infer/text_model.h"
 #include "io/safetensors.h"
 #include "model/state_file.h"
 
@@ -16,7 +17,7 @@ struct Options {
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
     v("--tokens", tokens, "token ids, e.g. 1,2,3");
-    v("--text", text, "text instead of ids: one token per byte");
+    v("--text", text, "text instead of ids, read by the model's tokenizer");
     v("--split", split,
       "feed the sequence in pieces of these lengths, e.g. 5,1,9; the rest follows as one piece");
     v("--out", out, "safetensors file to write: 'logits' [tokens, vocab] and 'tokens'");
@@ -37,8 +38,6 @@ int run(const Options& o) {
     Result<std::vector<int32_t>> parsed = parse_ids(o.tokens, "--tokens");
     if (!parsed) return wrong_use(parsed.error());
     ids = *parsed;
-  } else {
-    for (const unsigned char c : o.text) ids.push_back(c);
   }
   std::vector<int32_t> pieces;
   if (!o.split.empty()) {
@@ -49,6 +48,13 @@ int run(const Options& o) {
   Result<std::unique_ptr<Model>> model = Model::load(o.model);
   if (!model) return fail(model.error());
   const int64_t vocab = (*model)->config().vocab_size;
+  if (!o.text.empty()) {
+    Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(o.model, vocab);
+    if (!tokenizer) return fail(tokenizer.error());
+    if (!*tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});
+    ids = (*tokenizer)->encode(o.text);
+    if (ids.empty()) return fail({"--text gives no token"});
+  }
   for (const int32_t id : ids)
     if (id >= vocab) return fail({fmt::format("token {} is outside the vocabulary of {}", id, vocab)});
   size_t sum = 0;

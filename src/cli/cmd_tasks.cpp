@@ -106,8 +106,7 @@ int run(Options o) {
 std::function<int()> define_tasks(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add("action", o->action,
-      "list; show NAME: samples; time NAME: how long a batch of training samples takes");
+  add("action", o->action, "list; show NAME: samples; time NAME: how long a batch of training samples takes");
   add("name", o->name, "the task");
   add("--count", o->count, "samples to show (3 if not given) or to time (1024); 0 = as usual");
   add("--split", o->split, "which samples to show: train, or test for held-out ones");

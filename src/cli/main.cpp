@@ -27,6 +27,7 @@ std::span<const Verb> all_verbs() {
       Verb{"demo", "three small models and a task that needs both memories, in about a minute", define_demo},
       Verb{"train", "train a model on a task or a text", define_train},
       Verb{"generate", "continue a prompt", define_generate},
+      Verb{"chat", "talk with a model", define_chat},
       Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
       Verb{"chat-template", "show the prompt that a model's chat template makes of a conversation",
            define_chat_template},

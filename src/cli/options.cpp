@@ -13,6 +13,12 @@ void OptionAdder::operator()(const char* name, int64_t& value, const char* help)
 void OptionAdder::operator()(const char* name, double& value, const char* help) {
   app_.add_option(name, value, help)->take_last()->capture_default_str();
 }
+void OptionAdder::operator()(const char* name, std::optional<int64_t>& value, const char* help) {
+  app_.add_option(name, value, help)->take_last();
+}
+void OptionAdder::operator()(const char* name, std::optional<double>& value, const char* help) {
+  app_.add_option(name, value, help)->take_last();
+}
 void OptionAdder::operator()(const char* name, std::string& value, const char* help) {
   CLI::Option* o = app_.add_option(name, value, help)->take_last();
   if (!value.empty()) o->capture_default_str();

@@ -129,6 +129,8 @@ Result<GenerationConfig> read_generation_config(const Json& generation, const Js
   Reader r(generation, kGeneration, problems);
   r.tokens("eos_token_id", g.eos), r.token("bos_token_id", g.bos), r.token("pad_token_id", g.pad);
   r.flag("do_sample", g.do_sample);
+  for (const char* key : {"do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"})
+    g.says_how = g.says_how || (generation.is_object() && generation.contains(key));
   r.number("temperature", g.sampler.temperature);
   r.whole("top_k", g.sampler.top_k, 0);
   r.number("top_p", g.sampler.top_p);

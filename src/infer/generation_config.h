@@ -19,6 +19,7 @@ namespace braid {
 
 struct GenerationConfig {
   bool do_sample = false;
+  bool says_how = false;        // whether generation_config.json has do_sample or any setting of a sampler
   SamplerOptions sampler = {};  // as given; sampling() is what follows from it
   std::vector<int32_t> eos;     // each of them ends a text; sorted
   std::optional<int32_t> bos, pad;

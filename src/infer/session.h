@@ -24,6 +24,7 @@ class Session {
 
   const State& state() const { return state_; }
   void set_state(State s) { state_ = std::move(s); }
+  void restart() { state_ = model_.new_state(); }  // as if it had read nothing
 
  private:
   Mat<float> run(std::span<const int32_t> tokens, std::span<const uint32_t> rows);

@@ -4,12 +4,14 @@
 //   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
-// Two settings make it easier to learn. ask_often=true: every other sample of training has QUERY and a
-// pointer, with the answer of that moment, also before and after each swap. compact=true: a bit and its
-// address are one token, a swap is another, so that recall is by content instead of by position and a swap
-// need not be put together from two tokens:
+// Three settings make it easier to learn. ask_often=true: every other sample of training also asks for the
+// value at each address of INIT, and has QUERY and a pointer before and after each swap. compact=true: a bit
+// and its address are one token, a swap is another, so that recall is by content instead of by position and a
+// swap need not be put together from two tokens:
 //   11 + m .. the address i with bit b is token 11 + m + 2 i + b; 11 + 3 m .. the ten swaps of two pointers
-// The paper sweeps the number of bits and of swaps together. Its lengths are not known to us; 32 is ours.
+// values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
+// and all others are 14 further. The paper sweeps the number of bits and of swaps together. Its lengths are
+// not known to us; 32 is ours.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -21,16 +23,17 @@
 namespace braid {
 namespace {
 
-constexpr int32_t kBit = 1, kInit = 3, kOps = 4, kQuery = 5, kPointer = 6;
+constexpr int32_t kValue = 1;
 constexpr size_t kPointers = 5;
-constexpr int32_t kAddress = kPointer + static_cast<int32_t>(kPointers);
 
 class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
     all.push_back({"ask_often", &ask_often_, 0, 0,
-                   "in every other sample of training, the question also stands before and after each swap"});
+                   "in every other sample of training, values are asked for at each INIT and before and "
+                   "after each swap"});
+    all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0, "one token for a bit with its address, one for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
@@ -39,7 +42,7 @@ class StateRecall final : public Task {
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override {
     return static_cast<size_t>(compact_ ? swap_token(kPointers - 2, kPointers - 1) + 1
-                                        : kAddress + lengths_.longest());
+                                        : addresses() + lengths_.longest());
   }
   size_t max_length(Split split) const override {
     const bool often = ask_often_ && split == Split::kTrain;
@@ -48,33 +51,35 @@ class StateRecall final : public Task {
   size_t min_length(Split split) const override {
     return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + 2 * kPointers + 4;
   }
-  double chance() const override { return 0.5; }
+  double chance() const override { return 1.0 / static_cast<double>(values_); }
 
   Sample sample(Rng& rng, Split split) const override {
     const auto m = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
-    std::vector<int32_t> bits(m);
+    std::vector<int32_t> held(m);
     for (size_t i = 0; i < m; ++i) {
-      bits[i] = static_cast<int32_t>(rng.below(2));
-      s.tokens.push_back(compact_ ? bit_token(i, bits[i]) : kBit + bits[i]);
+      held[i] = static_cast<int32_t>(rng.below(static_cast<uint64_t>(values_)));
+      s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
-    s.tokens.push_back(kInit);
-    for (size_t p = 0; p < kPointers; ++p) {
-      s.tokens.push_back(kPointer + static_cast<int32_t>(p));
-      s.tokens.push_back(kAddress + static_cast<int32_t>(address[p]));
-    }
-    s.tokens.push_back(kOps);
+    const bool often = ask_often_ && split == Split::kTrain && rng.below(2);
+    s.tokens.push_back(init());
     s.targets.assign(s.tokens.size(), kUnsupervised);
+    for (size_t p = 0; p < kPointers; ++p) {
+      s.tokens.push_back(pointer() + static_cast<int32_t>(p));
+      s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
+      s.targets.resize(s.tokens.size(), kUnsupervised);
+      if (often) s.targets.back() = kValue + held[address[p]];
+    }
+    s.tokens.push_back(ops());
     const auto ask = [&] {
       const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
-      s.tokens.push_back(kQuery);
-      s.tokens.push_back(kPointer + static_cast<int32_t>(asked));
+      s.tokens.push_back(query());
+      s.tokens.push_back(pointer() + static_cast<int32_t>(asked));
       s.targets.resize(s.tokens.size(), kUnsupervised);
-      s.targets.back() = kBit + bits[address[asked]];
+      s.targets.back() = kValue + held[address[asked]];
     };
-    const bool often = ask_often_ && split == Split::kTrain && rng.below(2);
     for (size_t i = 0; i < m; ++i) {
       if (often) ask();
       auto [a, b] = draw_pair(rng, kPointers);
@@ -84,8 +89,8 @@ class StateRecall final : public Task {
         s.tokens.push_back(swap_token(std::min(a, b), std::max(a, b)));
         continue;
       }
-      s.tokens.push_back(kPointer + static_cast<int32_t>(a));
-      s.tokens.push_back(kPointer + static_cast<int32_t>(b));
+      s.tokens.push_back(pointer() + static_cast<int32_t>(a));
+      s.tokens.push_back(pointer() + static_cast<int32_t>(b));
     }
     ask();
     return s;
@@ -101,8 +106,8 @@ class StateRecall final : public Task {
   }
   void measure(const Answered& a, std::span<Metric> m) const override {
     Task::measure(a, m);
-    const auto init = static_cast<size_t>(std::ranges::find(a.tokens, kInit) - a.tokens.begin());
-    const size_t first = init + 2 * kPointers + 2;  // of the swaps
+    const auto start = static_cast<size_t>(std::ranges::find(a.tokens, init()) - a.tokens.begin());
+    const size_t first = start + 2 * kPointers + 2;  // of the swaps
     const int32_t asked = a.tokens.back();
     int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
     for (size_t t = a.tokens.size() - 2; t > first;) {
@@ -117,37 +122,46 @@ class StateRecall final : public Task {
   }
 
   std::string token_text(int32_t token) const override {
-    const auto name = [](int32_t pointer) { return static_cast<char>('a' + pointer - kPointer); };
+    const auto name = [&](int32_t p) { return static_cast<char>('a' + p - pointer()); };
     if (token >= swap_token(0, 1)) {
       const auto [p, q] = swap_of(token);
       return fmt::format("{}-{}", name(p), name(q));
     }
-    if (token >= bit_token(0, 0))
-      return fmt::format("@{}={}", (token - bit_token(0, 0)) / 2, (token - bit_token(0, 0)) % 2);
-    if (token >= kAddress) return fmt::format("@{}", token - kAddress);
-    if (token >= kPointer) return std::string(1, name(token));
-    constexpr std::array<const char*, 6> names{"_", "0", "1", "INIT", "OPS", "QUERY"};
-    return names[static_cast<size_t>(token)];
+    if (token >= value_token(0, 0))
+      return fmt::format("@{}={}", (token - value_token(0, 0)) / values_,
+                         (token - value_token(0, 0)) % values_);
+    if (token >= addresses()) return fmt::format("@{}", token - addresses());
+    if (token >= pointer()) return std::string(1, name(token));
+    if (token >= init()) return std::array{"INIT", "OPS", "QUERY"}[static_cast<size_t>(token - init())];
+    return token >= kValue ? std::to_string(token - kValue) : "_";
   }
 
  private:
+  int32_t init() const { return kValue + static_cast<int32_t>(values_); }
+  int32_t ops() const { return init() + 1; }
+  int32_t query() const { return init() + 2; }
+  int32_t pointer() const { return init() + 3; }
+  int32_t addresses() const { return pointer() + static_cast<int32_t>(kPointers); }
   int64_t swap_tokens() const { return compact_ ? 1 : 2; }
-  int32_t bit_token(size_t address, int32_t bit) const {
-    return static_cast<int32_t>(kAddress + lengths_.longest() + 2 * static_cast<int64_t>(address)) + bit;
+  int32_t value_token(size_t address, int32_t value) const {
+    return static_cast<int32_t>(addresses() + lengths_.longest() + values_ * static_cast<int64_t>(address)) +
+           value;
   }
   // Pairs p < q in the order of p, then q.
   int32_t swap_token(size_t p, size_t q) const {
     const size_t before = p * (2 * kPointers - 1 - p) / 2;
-    return static_cast<int32_t>(kAddress + 3 * lengths_.longest() + static_cast<int64_t>(before + q - p - 1));
+    return static_cast<int32_t>(addresses() + (1 + values_) * lengths_.longest() +
+                                static_cast<int64_t>(before + q - p - 1));
   }
   std::pair<int32_t, int32_t> swap_of(int32_t token) const {
     for (size_t p = 0; p < kPointers; ++p)
       for (size_t q = p + 1; q < kPointers; ++q)
         if (swap_token(p, q) == token)
-          return {kPointer + static_cast<int32_t>(p), kPointer + static_cast<int32_t>(q)};
+          return {pointer() + static_cast<int32_t>(p), pointer() + static_cast<int32_t>(q)};
     return {};
   }
 
+  int64_t values_ = 2;
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
   bool any_pointer_ = false, compact_ = false, ask_often_ = false;
 };

@@ -20,6 +20,7 @@ constexpr const char* kAlong[] = {"tokenizer.json",
                                   "vocab.json",
                                   "merges.txt",
                                   "tokenizer.model",
+                                  "tokenizer.bin",
                                   "chat_template.jinja",
                                   "generation_config.json"};
 
@@ -146,12 +147,16 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Assembled>
     if (Status s = save_json(begun.dir + "/model.safetensors.index.json", index); !s) return s.error();
   if (Status s = save_json(begun.dir + "/config.json", config); !s) return s.error();
   std::error_code ec;
+  const auto copy = [&](const std::string& from, const char* name) -> Status {
+    const Result<MappedFile> file = MappedFile::open(from);
+    if (!file) return file.error();
+    return write_atomic(begun.dir + "/" + name, file->bytes());
+  };
   for (const char* name : kAlong)
-    if (const std::string from = c.in + "/" + name; fs::is_regular_file(from, ec)) {
-      const Result<MappedFile> file = MappedFile::open(from);
-      if (!file) return file.error();
-      if (Status s = write_atomic(begun.dir + "/" + name, file->bytes()); !s) return s.error();
-    }
+    if (const std::string from = c.in + "/" + name; fs::is_regular_file(from, ec))
+      if (Status s = copy(from, name); !s) return s.error();
+  if (!c.tokenizer.empty())
+    if (Status s = copy(c.tokenizer, "tokenizer.bin"); !s) return s.error();
   if (fs::is_directory(out, ec) && fs::is_empty(out, ec)) fs::remove(out, ec);
   if (Status s = commit_dir(begun.dir, out); !s) return s.error();
   begun.dir.clear();

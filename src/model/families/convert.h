@@ -10,6 +10,7 @@
 namespace braid {
 
 struct Conversion {
+  std::string tokenizer = {};       // llama2.c: its tokenizer, a file of its own
   std::string in, out;              // folders; `out` appears when it is whole
   std::optional<DType> dtype = {};  // of the numbers; none: as they are
   bool replace = false;             // a model that is in `out`

@@ -1,0 +1,349 @@
+// A conversation with a model: its own chat template, its answers streamed, and what it has read remembered
+// from turn to turn.
+#include <editline/readline.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "base/interrupt.h"
+#include "chat/template.h"
+#include "cli/cli.h"
+#include "cli/sampling.h"
+#include "infer/generate.h"
+#include "infer/prompt_memory.h"
+#include "infer/text_model.h"
+#include "io/file.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string model, system, prompt, template_file, tools, history;
+  std::vector<std::string> set, stop;
+  int64_t max_tokens = 2048, threads = 0;
+  bool json = false;
+  SamplingFlags sampling;
+  template <class V>
+  void visit(V& v) {
+    v("--model", model, "model folder with a tokenizer and a chat template");
+    v("--system", system, "a system message to begin with");
+    v("--prompt", prompt, "ask this, print the answer and end");
+    v("--history", history, "a conversation to go on with: a JSON list of messages, as /save writes");
+    v("--tools", tools, "a JSON list of tools that the template tells the model about");
+    v("--template", template_file, "a chat template instead of the model's");
+    v("--set", set, "a variable of the template, e.g. enable_thinking=false; may be repeated");
+    v("--max-tokens", max_tokens, "end an answer after this many tokens");
+    v("--stop", stop, "end an answer before this string would appear; may be repeated");
+    sampling.visit(v);
+    v("--threads", threads, "threads; 0 = all cores");
+    v("--json", json, "with --prompt: print one JSON object instead of streaming");
+  }
+};
+
+constexpr const char* kHelp =
+    "/retry            answer again, with another seed\n"
+    "/undo             take the last question and answer back\n"
+    "/reset            begin anew, with the same system message\n"
+    "/system TEXT      another system message; begins anew\n"
+    "/set NAME VALUE   a sampler's setting (temperature, top_k, ...), max_tokens, or a variable of the "
+    "template\n"
+    "/history          the conversation so far\n"
+    "/save FILE        write it as JSON\n"
+    "/load FILE        go on with one that was written\n"
+    "/exit             leave (also Ctrl-D)\n"
+    "A line that ends with \\ goes on in the next. Ctrl-C stops an answer.\n";
+
+Json parse_value(const std::string& text) {
+  Json value = Json::parse(text, nullptr, false);
+  return value.is_discarded() ? Json(text) : value;
+}
+
+// One line from the user; with editing and its history on a terminal. False at the end.
+bool read_line(const char* prompt, std::string& line) {
+  if (!isatty(STDIN_FILENO)) return static_cast<bool>(std::getline(std::cin, line));
+  char* text = readline(prompt);
+  if (!text) return false;
+  line = text;
+  if (!line.empty()) add_history(text);
+  std::free(text);
+  return true;
+}
+
+class Chat {
+ public:
+  Chat(const Options& o, TextModel& model, ChatTemplate chat, ThreadPool& pool)
+      : o_(o), model_(model), template_(std::move(chat)), session_(*model.model, pool) {
+    generate_.max_tokens = o.max_tokens, generate_.stop = o.stop;
+    generate_.end_tokens = chat_end_tokens(model_);
+  }
+
+  Status begin() {
+    Result<SamplerOptions> sampler = o_.sampling.resolve(model_.generation);
+    if (!sampler) return sampler.error();
+    generate_.sampler = *std::move(sampler);
+    for (const std::string& s : o_.set) {
+      const size_t equals = s.find('=');
+      if (equals == 0 || equals == std::string::npos)
+        return Error{"--set " + s + ": not of the form NAME=VALUE"};
+      variables_[s.substr(0, equals)] = parse_value(s.substr(equals + 1));
+    }
+    if (!o_.tools.empty()) {
+      Result<Json> tools = load_json(o_.tools);
+      if (!tools) return tools.error();
+      if (!tools->is_array()) return Error{o_.tools + ": is not a list of tools"};
+      variables_["tools"] = *std::move(tools);
+    }
+    system_ = o_.system;
+    reset();
+    return o_.history.empty() ? Status{} : load(o_.history);
+  }
+
+  // Streams the answer to the messages so far and appends it.
+  Result<Generated> answer(bool stream) {
+    Json context = variables_;
+    context["messages"] = messages_, context["add_generation_prompt"] = true;
+    const Result<std::string> text = template_.render(context);
+    if (!text) return text.error();
+    const std::vector<int32_t> prompt =
+        model_.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+    if (prompt.empty()) return Error{"the chat template gives an empty prompt"};
+    generate_.known = memory_.recall(session_, prompt);
+    generate_.after_prompt = [&](const State& state) {
+      memory_.keep(prompt, state);
+      return Status{};
+    };
+    StreamDecoder decoder(*model_.tokenizer);
+    const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
+    answer_.clear();
+    const auto show = [&](std::string_view s) {
+      answer_ += s;
+      if (!stream) return;
+      std::fwrite(s.data(), 1, s.size(), stdout);
+      std::fflush(stdout);
+    };
+    catch_interrupts();
+    Result<Generated> r = generate(session_, prompt, generate_, text_of, show);
+    release_interrupts();
+    if (!r) return r;
+    std::vector<int32_t> read = prompt;
+    read.insert(read.end(), r->tokens.begin(), r->tokens.end());
+    memory_.keep(std::span(read).first(r->read), session_.state());
+    messages_.push_back({{"role", "assistant"}, {"content", answer_}});
+    prompt_tokens_ = prompt.size();
+    return r;
+  }
+
+  void ask(const std::string& text) { messages_.push_back({{"role", "user"}, {"content", text}}); }
+
+  int talk() {
+    if (isatty(STDIN_FILENO)) fmt::print(stderr, "/help lists the commands, /exit or Ctrl-D leaves.\n");
+    for (std::string line; read(line);) {
+      if (line.empty()) continue;
+      if (line[0] == '/') {
+        if (!command(line)) return kOk;
+      } else {
+        ask(line);
+        reply();
+      }
+    }
+    return kOk;
+  }
+
+  const std::string& last_answer() const { return answer_; }
+  size_t prompt_tokens() const { return prompt_tokens_; }
+  size_t known() const { return generate_.known; }
+
+ private:
+  static bool read(std::string& line) {
+    if (!read_line("> ", line)) return false;
+    for (std::string more; line.ends_with('\\') && read_line("  ", more);) line.back() = '\n', line += more;
+    return true;
+  }
+
+  void reply() {
+    const Result<Generated> r = answer(true);
+    if (!r) {
+      messages_.erase(messages_.size() - 1);  // the question that could not be answered
+      fail(r.error());
+      return;
+    }
+    fmt::print("\n");
+    const size_t fed = prompt_tokens_ - generate_.known;
+    fmt::print(stderr, "[{} tokens at {:.1f}/s; prompt: {} read at {:.0f}/s, {} remembered{}]\n",
+               r->tokens.size(), static_cast<double>(r->tokens.size()) / r->decode_seconds, fed,
+               static_cast<double>(fed) / r->prefill_seconds, generate_.known,
+               r->why == "interrupt" ? "; stopped by Ctrl-C"
+               : r->why == "length"  ? "; --max-tokens reached"
+                                     : "");
+  }
+
+  void reset() {
+    messages_ = Json::array();
+    if (!system_.empty()) messages_.push_back({{"role", "system"}, {"content", system_}});
+  }
+
+  bool last_is(const char* role) const {
+    return !messages_.empty() && messages_.back().value("role", "") == role;
+  }
+  // Takes messages from the end until one of the user's has gone.
+  bool undo() {
+    Json rest = messages_;
+    while (!rest.empty()) {
+      const bool question = rest.back().value("role", "") == "user";
+      rest.erase(rest.size() - 1);
+      if (question) {
+        messages_ = std::move(rest);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Status load(const std::string& file) {
+    Result<Json> json = load_json(file);
+    if (!json) return json.error();
+    bool ok = json->is_array();
+    if (ok)
+      for (const Json& m : *json) ok = ok && m.is_object() && m.contains("role") && m["role"].is_string();
+    if (!ok) return Error{file + ": is not a list of messages with roles", "/save writes such a file"};
+    messages_ = *std::move(json);
+    return {};
+  }
+
+  Status set(const std::string& name, const std::string& text) {
+    const Json value = parse_value(text);
+    SamplerOptions s = generate_.sampler;
+    const std::pair<const char*, float*> numbers[] = {{"temperature", &s.temperature},
+                                                      {"top_p", &s.top_p},
+                                                      {"min_p", &s.min_p},
+                                                      {"typical_p", &s.typical_p},
+                                                      {"top_n_sigma", &s.top_n_sigma},
+                                                      {"xtc_probability", &s.xtc_probability},
+                                                      {"xtc_threshold", &s.xtc_threshold},
+                                                      {"repetition_penalty", &s.repetition_penalty},
+                                                      {"presence_penalty", &s.presence_penalty},
+                                                      {"frequency_penalty", &s.frequency_penalty}};
+    for (const auto& [n, place] : numbers)
+      if (name == n) {
+        if (!value.is_number()) return Error{name + " is a number"};
+        *place = value.get<float>();
+        return use(std::move(s));
+      }
+    const std::pair<const char*, int64_t*> counts[] = {{"top_k", &s.top_k}, {"last_n", &s.last_n}};
+    for (const auto& [n, place] : counts)
+      if (name == n) {
+        if (!value.is_number_integer()) return Error{name + " is a whole number"};
+        *place = value.get<int64_t>();
+        return use(std::move(s));
+      }
+    if (name == "seed" || name == "max_tokens") {
+      if (!value.is_number_integer() || value.get<int64_t>() < 0) return Error{name + " is a whole number"};
+      if (name == "max_tokens")
+        generate_.max_tokens = value.get<int64_t>();
+      else
+        generate_.sampler.seed = value.get<uint64_t>();
+      return {};
+    }
+    variables_[name] = value;
+    return {};
+  }
+  Status use(SamplerOptions s) {
+    if (const std::vector<Problem> problems = validate(s); !problems.empty())
+      return to_error("this cannot be used", problems);
+    generate_.sampler = std::move(s);
+    return {};
+  }
+
+  // False: leave.
+  bool command(const std::string& line) {
+    const size_t blank = line.find(' ');
+    const std::string name = line.substr(0, blank),
+                      rest = blank == std::string::npos ? "" : line.substr(blank + 1);
+    Status status;
+    if (name == "/exit" || name == "/quit" || name == "/bye") return false;
+    if (name == "/help") {
+      fmt::print(stderr, "{}", kHelp);
+    } else if (name == "/reset" || name == "/clear") {
+      reset();
+    } else if (name == "/system") {
+      system_ = rest;
+      reset();
+    } else if (name == "/undo") {
+      if (!undo()) status = Error{"there is nothing to take back"};
+    } else if (name == "/retry") {
+      if (last_is("assistant")) messages_.erase(messages_.size() - 1);
+      if (last_is("user"))
+        ++generate_.sampler.seed, reply();
+      else
+        status = Error{"there is no question to answer again"};
+    } else if (name == "/history") {
+      for (const Json& m : messages_)
+        fmt::print(
+            "{}: {}\n", m.value("role", ""),
+            m.contains("content") && m["content"].is_string() ? m["content"].get<std::string>() : m.dump());
+    } else if (name == "/save" && !rest.empty()) {
+      status = save_json(rest, messages_);
+    } else if (name == "/load" && !rest.empty()) {
+      status = load(rest);
+    } else if (const size_t second = rest.find(' '); name == "/set" && second != std::string::npos) {
+      status = set(rest.substr(0, second), rest.substr(second + 1));
+    } else {
+      status = Error{"no such command: " + line, "/help lists them"};
+    }
+    if (!status) fail(status.error());
+    return true;
+  }
+
+  const Options& o_;
+  TextModel& model_;
+  ChatTemplate template_;
+  Session session_;
+  PromptMemory memory_;
+  GenerateOptions generate_;
+  Json messages_ = Json::array(), variables_ = Json::object();
+  std::string system_, answer_;
+  size_t prompt_tokens_ = 0;
+};
+
+int run(const Options& o) {
+  if (o.model.empty())
+    return wrong_use(
+        {"chat: --model is missing", "give a model folder with a tokenizer and a chat template"});
+  if (o.max_tokens < 1 || o.max_tokens > 1'000'000'000)
+    return wrong_use({"chat: --max-tokens must be from 1 to 1e9"});
+  if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
+  Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
+  if (!chat) return fail(chat.error());
+  Result<TextModel> model = TextModel::load(o.model);
+  if (!model) return fail(model.error());
+  if (!model->tokenizer)
+    return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
+  ThreadPool pool(resolve_threads(o.threads));
+  Chat c(o, *model, *std::move(chat), pool);
+  if (Status s = c.begin(); !s) return wrong_use(s.error());
+  if (o.prompt.empty()) return c.talk();
+
+  c.ask(o.prompt);
+  const Result<Generated> r = c.answer(!o.json);
+  if (!r) return fail(r.error());
+  if (!o.json) return fmt::print("\n"), kOk;
+  print_json({{"answer", c.last_answer()},
+              {"tokens", r->tokens},
+              {"why", r->why},
+              {"prompt_tokens", c.prompt_tokens()},
+              {"prefill_tokens_per_second", static_cast<double>(c.prompt_tokens()) / r->prefill_seconds},
+              {"decode_tokens_per_second", static_cast<double>(r->tokens.size()) / r->decode_seconds}});
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_chat(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  OptionAdder add(app);
+  o->visit(add);
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid

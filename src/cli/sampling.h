@@ -1,0 +1,52 @@
+// The samplers' options, shared by the verbs that generate.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "infer/generation_config.h"
+
+namespace braid {
+
+// What the user does not give is taken from the model's generation_config.json; if that does not say how to
+// sample, from llama.cpp's defaults.
+struct SamplingFlags {
+  std::optional<double> temperature, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold,
+      repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> top_k, last_n;
+  int64_t seed = 0;
+  std::string samplers;
+  bool greedy = false;
+
+  template <class V>
+  void visit(V& v) {
+    v("--temperature,--temp", temperature,
+      "0 takes the likeliest token; higher is more varied (else the model's, else 0.8)");
+    v("--top-k", top_k, "only the k likeliest tokens; 0 = all (else the model's, else 40)");
+    v("--top-p", top_p,
+      "only the likeliest tokens that together reach p; 1 = all (else the model's, else 0.95)");
+    v("--min-p", min_p,
+      "only tokens at least min-p times as likely as the likeliest; 0 = all (else the model's, else 0.05)");
+    v("--typical-p,--typical", typical_p,
+      "only tokens about as surprising as is usual here, together p; 1 = all");
+    v("--top-n-sigma", top_n_sigma,
+      "only logits within this many standard deviations of the largest; 0 = all");
+    v("--xtc-probability", xtc_probability, "how often the likeliest tokens are left out; 0 = never");
+    v("--xtc-threshold", xtc_threshold,
+      "which are then left out: all from here on but the least likely (0.1)");
+    v("--repetition-penalty,--repeat-penalty", repetition_penalty,
+      "above 1 makes tokens that already occurred less likely");
+    v("--presence-penalty", presence_penalty, "taken from the logit of each token that already occurred");
+    v("--frequency-penalty", frequency_penalty, "the same for each time it occurred");
+    v("--repeat-last-n", last_n, "how many of the last tokens these three look at; -1 = all (64)");
+    v("--samplers", samplers,
+      "the samplers and their order (penalties,top_n_sigma,top_k,typical,top_p,min_p,xtc,temperature)");
+    v("--greedy", greedy, "always the likeliest token");
+    v("--seed", seed, "of the sampler");
+  }
+
+  // Errors are the user's.
+  Result<SamplerOptions> resolve(const GenerationConfig& model) const;
+};
+
+}  // namespace braid

@@ -1,0 +1,30 @@
+// A model folder as a user has it: weights, tokenizer, and how the model wants to be sampled.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/generation_config.h"
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace braid {
+
+struct TextModel {
+  std::unique_ptr<Model> model;
+  std::optional<Tokenizer> tokenizer;  // none: a model of a task, whose tokens are not text
+  GenerationConfig generation;
+
+  static Result<TextModel> load(const std::string& dir);
+};
+
+// Tokens that end an answer in a chat: the model's own, and those special tokens whose names say that they
+// end a turn, because many folders name only the end of a text.
+std::vector<int32_t> chat_end_tokens(const TextModel& model);
+
+// The tokenizer of a model folder; one token per byte for a vocabulary of 256 without a tokenizer file.
+Result<std::optional<Tokenizer>> load_tokenizer(const std::string& dir, int64_t vocabulary);
+
+}  // namespace braid
