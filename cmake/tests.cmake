@@ -21,6 +21,11 @@ foreach(t test_base test_kernels test_model test_train test_infer)
   endif()
 endforeach()
 
+foreach(target safetensors config tokenizer_json tokenizer_model chat_template)
+  add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${CMAKE_SOURCE_DIR}/tests/data/fuzz/${target})
+  set_tests_properties(fuzz_${target} PROPERTIES LABELS fast TIMEOUT ${limit})
+endforeach()
+
 # Installs into a folder below the build, moves it, builds the examples against it and runs them.
 add_test(NAME examples COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DBUILD=${CMAKE_BINARY_DIR}
          -DLIBDIR=${CMAKE_INSTALL_LIBDIR} -DCXX=${CMAKE_CXX_COMPILER} -P ${CMAKE_SOURCE_DIR}/tests/examples_test.cmake)

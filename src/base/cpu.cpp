@@ -26,12 +26,18 @@ bool amx_granted() {
   return syscall(SYS_arch_prctl, kReqXcompPerm, kXfeatureTileData) == 0;
 }
 
+// Two features that clang 14's __builtin_cpu_supports does not know.
+bool lzcnt_and_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
+  return f16c && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 5));
+}
+
 Isa detect() {
   __builtin_cpu_init();
   // The same features that Highway's AVX2 and AVX3 targets need.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("f16c");
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && lzcnt_and_f16c();
   if (!avx2) return Isa::kBase;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&

@@ -1,0 +1,4 @@
+// Chat templates: conversations to text.
+#pragma once
+
+#include "chat/template.h"
