@@ -21,9 +21,9 @@ foreach(t test_base test_kernels test_model test_train test_infer)
   endif()
 endforeach()
 
-foreach(target safetensors config tokenizer_json tokenizer_model chat_template)
-  add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${CMAKE_SOURCE_DIR}/tests/data/fuzz/${target})
-  set_tests_properties(fuzz_${target} PROPERTIES LABELS fast TIMEOUT ${limit})
+foreach(name ${fuzz_names})
+  add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/data/fuzz/${name})
+  set_tests_properties(fuzz_${name} PROPERTIES LABELS fast TIMEOUT ${limit})
 endforeach()
 
 # Installs into a folder below the build, moves it, builds the examples against it and runs them.

@@ -789,7 +789,7 @@ Parameters::Parameters(const char* function, const Arguments& given, std::initia
                      given.list.size()));
   for (size_t i = 0; i < given.list.size(); ++i) found_[i] = &given.list[i];
   for (const auto& [name, v] : given.named) {
-    const auto at = std::ranges::find_if(names_, [&](const char* n) { return name == n; });
+    const auto at = std::ranges::find_if(names_, [&name = name](const char* n) { return name == n; });
     if (at == names_.end()) fail(fmt::format("{} has no argument '{}'", function, name));
     const Value*& slot = found_[static_cast<size_t>(at - names_.begin())];
     if (slot) fail(fmt::format("{}: the argument '{}' is given twice", function, name));

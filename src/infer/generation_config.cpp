@@ -129,8 +129,13 @@ Result<GenerationConfig> read_generation_config(const Json& generation, const Js
   Reader r(generation, kGeneration, problems);
   r.tokens("eos_token_id", g.eos), r.token("bos_token_id", g.bos), r.token("pad_token_id", g.pad);
   r.flag("do_sample", g.do_sample);
-  for (const char* key : {"do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"})
+  // transformers would ignore these without do_sample; who wrote them meant them.
+  for (const char* key : {"temperature", "top_k", "top_p", "min_p", "typical_p"})
     g.says_how = g.says_how || (generation.is_object() && generation.contains(key));
+  if (generation.is_object() && generation.contains("do_sample"))
+    g.says_how = true;
+  else
+    g.do_sample = g.says_how;
   r.number("temperature", g.sampler.temperature);
   r.whole("top_k", g.sampler.top_k, 0);
   r.number("top_p", g.sampler.top_p);

@@ -50,6 +50,15 @@ TEST(GenerationConfig, FallsBackToConfigAndTakesTheLikeliest) {
   EXPECT_TRUE(read_generation_config(Json(), Json(), "m")->eos.empty());
 }
 
+TEST(GenerationConfig, SettingsOfASamplerMeanSampling) {
+  const auto read = [](const char* text) { return *read_generation_config(Json::parse(text), Json(), "m"); };
+  EXPECT_FALSE(read(R"({"eos_token_id": 1})").says_how);
+  EXPECT_TRUE(read(R"({"temperature": 0.6})").says_how);
+  EXPECT_FLOAT_EQ(read(R"({"temperature": 0.6})").sampling().temperature, 0.6f);
+  EXPECT_EQ(read(R"({"temperature": 0.6, "do_sample": false})").sampling().temperature, 0);
+  EXPECT_TRUE(read(R"({"do_sample": false})").says_how);
+}
+
 TEST(GenerationConfig, WhatTheSamplerDoesNotHaveIsListed) {
   const Json file{{"num_beams", 4},           {"no_repeat_ngram_size", 0}, {"suppress_tokens", {1}},
                   {"bad_words_ids", nullptr}, {"epsilon_cutoff", 0.1},     {"_from_model_config", true}};

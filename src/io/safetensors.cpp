@@ -334,7 +334,9 @@ Result<SafeTensors> SafeTensors::read_sharded(const std::string& index_path) {
   SafeTensors out;
   for (const auto& [shard, tensors] : shards) {
     auto one = read((std::filesystem::path(index_path).parent_path() / shard).string());
-    if (!one) return Error{one.error().what + " (named by " + index_path + ")", one.error().fix};
+    if (!one)
+      return Error{one.error().what + " (named by " + index_path + ")",
+                   "the folder is not complete: fetch this file again"};
     size_t missing = 0;
     std::string list;
     for (const std::string& name : tensors) {
