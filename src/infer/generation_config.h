@@ -27,7 +27,7 @@ struct GenerationConfig {
   std::vector<std::string>
       ignored;  // settings that would change what is chosen, but Braid's sampler does not have
 
-  // The filters in transformers' order; without do_sample the likeliest token is taken.
+  // The filters in transformers' order; the likeliest token is taken if do_sample is false, or nothing is said.
   SamplerOptions sampling() const;
   bool ends(int32_t token) const;
 };

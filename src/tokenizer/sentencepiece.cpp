@@ -1,6 +1,6 @@
-// SentencePiece's tokenizer.model. The library reads and checks it; what it does not tell (settings, scores)
-// is read from the same bytes. BPE without a normaliser table is encoded by our own merges, which give the
-// same ids faster; everything else by the library.
+// SentencePiece's tokenizer.model. The library trusts a file, so that everything is read and checked here
+// before it gets the bytes. BPE without a normaliser table is encoded by our own merges, which give the same
+// ids faster; everything else by the library.
 #include <sentencepiece_processor.h>
 
 #include <bit>
@@ -25,9 +25,17 @@ class Message {
     uint64_t number = 0, value = 0;  // value: of a varint, or the bits of a fixed number
     std::string_view bytes;
   };
+  bool whole() const { return whole_; }  // after the last field: nothing was cut or wrong
   bool next(Field& f) {
+    if (rest_.empty()) return false;
+    whole_ = read(f);
+    return whole_;
+  }
+
+ private:
+  bool read(Field& f) {
     uint64_t tag, size;
-    if (rest_.empty() || !varint(tag)) return false;
+    if (!varint(tag)) return false;
     f = {tag >> 3, 0, {}};
     switch (tag & 7) {
       case 0:
@@ -46,7 +54,6 @@ class Message {
     }
   }
 
- private:
   bool varint(uint64_t& value) {
     value = 0;
     for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
@@ -65,6 +72,7 @@ class Message {
     return true;
   }
   std::string_view rest_;
+  bool whole_ = true;
 };
 
 enum PieceType : uint64_t {
@@ -89,7 +97,30 @@ struct ModelFile {
   bool byte_fallback = false, suffix_space = false;
   bool dummy_prefix = true, remove_extra = true, escape = true, table = false, denormalizer = false;
   std::string unk_surface = " \xE2\x81\x87 ";
+  bool whole = true;  // nothing was cut or wrong
 };
+
+// A normaliser table is a size, a trie of 32-bit units (a double array as darts-clone has it) and the texts
+// that its leaves point to. Everything that a walk through the trie can reach must lie inside.
+bool sound_table(std::string_view bytes) {
+  uint32_t size = 0;
+  if (bytes.size() < sizeof size) return false;
+  std::memcpy(&size, bytes.data(), sizeof size);
+  bytes.remove_prefix(sizeof size);
+  if (size > bytes.size() || size % 4) return false;
+  std::vector<uint32_t> units(size / 4);
+  std::memcpy(units.data(), bytes.data(), size);
+  const std::string_view texts = bytes.substr(size);
+  if (texts.empty() || texts.back() != 0) return false;
+  for (uint32_t i = 0; i < units.size(); ++i) {
+    const uint32_t unit = units[i];
+    if (unit >> 31) continue;                                                // a leaf
+    const uint32_t first = i ^ ((unit >> 10) << ((unit & (1u << 9)) >> 6));  // of up to 256 next ones
+    if ((first | 255) >= units.size()) return false;
+    if ((unit >> 8 & 1) && (units[first] & 0x7FFFFFFF) >= texts.size()) return false;
+  }
+  return true;
+}
 
 ModelFile read_model_file(std::string_view bytes) {
   ModelFile m;
@@ -114,7 +145,7 @@ ModelFile read_model_file(std::string_view bytes) {
       }
     } else if (f.number == 3) {
       while (inner.next(g)) {
-        if (g.number == 2) m.table = !g.bytes.empty();
+        if (g.number == 2) m.table = !g.bytes.empty(), m.whole &= !m.table || sound_table(g.bytes);
         if (g.number == 3) m.dummy_prefix = g.value;
         if (g.number == 4) m.remove_extra = g.value;
         if (g.number == 5) m.escape = g.value;
@@ -123,7 +154,9 @@ ModelFile read_model_file(std::string_view bytes) {
       while (inner.next(g))
         if (g.number == 2) m.denormalizer = !g.bytes.empty();
     }
+    m.whole &= inner.whole();
   }
+  m.whole &= message.whole();
   return m;
 }
 
@@ -171,11 +204,8 @@ Result<std::unique_ptr<Pipeline>> pipeline_from_sentencepiece(std::string_view b
   const auto broken = [&](const std::string& why) {
     return Error{name + ": " + why, "fetch the file again"};
   };
-  auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
-  if (const auto s = processor->LoadFromSerializedProto({bytes.data(), bytes.size()}); !s.ok())
-    return broken("not a SentencePiece model: " + s.ToString());
   const ModelFile m = read_model_file(bytes);
-  if (m.pieces.size() != static_cast<size_t>(processor->GetPieceSize())) return broken("cut or damaged");
+  if (!m.whole || m.pieces.empty()) return broken("not a SentencePiece model, or a damaged one");
   if (m.pieces.size() > static_cast<size_t>(kMaxVocab)) return broken("too many pieces");
   if (m.model_type != 1 && m.model_type != 2)
     return Error{name + ": neither a BPE nor a unigram model",
@@ -188,8 +218,8 @@ Result<std::unique_ptr<Pipeline>> pipeline_from_sentencepiece(std::string_view b
   for (int32_t id = 0; id < static_cast<int32_t>(m.pieces.size()); ++id) {
     const Piece& piece = m.pieces[static_cast<size_t>(id)];
     std::string scratch;
-    if (piece.text.empty() || valid_utf8(piece.text, scratch).data() != piece.text.data() ||
-        !std::isfinite(piece.score))
+    if (piece.text.empty() || piece.text.find('\0') != std::string::npos ||
+        valid_utf8(piece.text, scratch).data() != piece.text.data() || !std::isfinite(piece.score))
       return broken(fmt::format("piece {} is damaged", id));
     if (!p->vocab.put(piece.text, id)) return broken(fmt::format("piece {} appears twice", id));
     if (piece.type == kNormal) normal.push_back({piece.text, piece.score, id});
@@ -202,6 +232,15 @@ Result<std::unique_ptr<Pipeline>> pipeline_from_sentencepiece(std::string_view b
   for (int b = 0; b < 256 && m.byte_fallback; ++b)
     if (!p->vocab.find(fmt::format("<0x{:02X}>", b)))
       return broken(fmt::format("no piece for the byte {:02X}", b));
+
+  auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  try {
+    if (const auto s = processor->LoadFromSerializedProto({bytes.data(), bytes.size()}); !s.ok())
+      return broken("not a SentencePiece model: " + s.ToString());
+  } catch (const std::exception& e) {
+    return broken(std::string("not a SentencePiece model: ") + e.what());
+  }
+  if (m.pieces.size() != static_cast<size_t>(processor->GetPieceSize())) return broken("cut or damaged");
 
   bool add_bos = true, add_eos = false, legacy = true;
   std::error_code ignored;
