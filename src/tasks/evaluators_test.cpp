@@ -368,9 +368,10 @@ struct Pointers {
 
   std::string operator()(const Sample& s) const {
     // bits INIT p @ p @ p @ p @ p @ OPS, m swaps with QUERY p behind all or the last; compact: a bit is
-    // 11 + m + 2 i + b, a swap 11 + 3 m + ...
+    // 11 + m + 2 i + b, a swap 11 + 3 m + ..., p @ is 21 + 3 m + m p + i
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
-    if (s.tokens.size() < init + 14) return "length";
+    const size_t ops = init + (compact ? 6 : 11);
+    if (s.tokens.size() < ops + 3) return "length";
     const auto m = static_cast<int32_t>(init);
     std::vector<int32_t> bits;
     for (int32_t t = 0; t < m; ++t) {
@@ -380,15 +381,18 @@ struct Pointers {
     }
     std::vector<size_t> address;
     for (size_t i = 0; i < 5; ++i) {
-      const int32_t p = s.tokens[init + 1 + 2 * i], a = s.tokens[init + 2 + 2 * i] - 11;
-      if (p != 6 + static_cast<int32_t>(i) || a < 0 || a >= m) return "no address";
+      const auto p = static_cast<int32_t>(i);
+      const int32_t a =
+          compact ? s.tokens[init + 1 + i] - 21 - 3 * m - m * p : s.tokens[init + 2 + 2 * i] - 11;
+      if (a < 0 || a >= m || (!compact && s.tokens[init + 1 + 2 * i] != 6 + p)) return "no address";
       address.push_back(static_cast<size_t>(a));
     }
-    if (std::set(address.begin(), address.end()).size() != 5 || s.tokens[init + 11] != 4) return "form";
+    if (std::set(address.begin(), address.end()).size() != 5 || s.tokens[ops] != 4) return "form";
     const std::string pairs = "abacadaebcbdbecdcede";
-    std::vector<int32_t> targets(init + 12, kUnsupervised);
-    const bool often = s.targets[init + 2] != kUnsupervised;
-    for (size_t i = 0; often && i < 5; ++i) targets[init + 2 + 2 * i] = 1 + bits[address[i]];
+    std::vector<int32_t> targets(ops + 1, kUnsupervised);
+    const bool often = s.targets[ops - 1] != kUnsupervised;
+    for (size_t i = 0; often && i < 5; ++i)
+      targets[init + (compact ? 1 + i : 2 + 2 * i)] = 1 + bits[address[i]];
     size_t swaps = 0, questions = 0;
     while (targets.size() < s.tokens.size()) {
       const size_t t = targets.size();
@@ -417,8 +421,12 @@ struct Pointers {
   static void mistake(Sample& s) {  // ignores the swaps
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const auto asked = static_cast<size_t>(s.tokens.back() - 6);
-    const int32_t bit = s.tokens[static_cast<size_t>(s.tokens[init + 2 + 2 * asked] - 11)];
-    s.targets.back() = bit < 3 ? bit : 1 + (bit - 11 - static_cast<int32_t>(init)) % 2;
+    const auto m = static_cast<int32_t>(init);
+    const bool compact = s.tokens[0] > 2;
+    const int32_t address =
+        compact ? (s.tokens[init + 1 + asked] - 21) % m : s.tokens[init + 2 + 2 * asked] - 11;
+    const int32_t bit = s.tokens[static_cast<size_t>(address)];
+    s.targets.back() = compact ? 1 + (bit - 11 - m) % 2 : bit;
   }
 };
 
@@ -632,15 +640,15 @@ const std::vector<Expect>& all_expected() {
        "b85a6d9f07f4f282"},
       {"state-recall",
        {"compact=true", "ask_often=true"},
-       Pointers{117, false, true},
+       Pointers{277, false, true},
        Pointers::mistake,
-       78,
-       142,
-       78,
-       78,
-       117,
+       73,
+       137,
+       73,
+       73,
+       277,
        0.5,
-       "712f70176d035289"},
+       "8d71f287bae9b689"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},

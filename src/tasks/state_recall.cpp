@@ -5,10 +5,12 @@
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
 // Three settings make it easier to learn. ask_often=true: every other sample of training also asks for the
-// value at each address of INIT, and has QUERY and a pointer before and after each swap. compact=true: a bit
-// and its address are one token, a swap is another, so that recall is by content instead of by position and a
-// swap need not be put together from two tokens:
-//   11 + m .. the address i with bit b is token 11 + m + 2 i + b; 11 + 3 m .. the ten swaps of two pointers
+// value at each address of INIT, and has QUERY and a pointer before and after each swap. compact=true: an
+// address with its bit, a pointer with its first address, and a swap are one token each, so that recall is by
+// content instead of by position and nothing need be put together from two tokens:
+//   11 + m ..    11 + m + 2 i + b: bit b at address i
+//   11 + 3 m ..  the ten swaps of two pointers
+//   21 + 3 m ..  21 + 3 m + m p + i: pointer p begins at address i
 // values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
 // and all others are 14 further. The paper sweeps the number of bits and of swaps together. Its lengths are
 // not known to us; 32 is ours.
@@ -34,14 +36,15 @@ class StateRecall final : public Task {
                    "in every other sample of training, values are asked for at each INIT and before and "
                    "after each swap"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
-    all.push_back({"compact", &compact_, 0, 0, "one token for a bit with its address, one for a swap"});
+    all.push_back({"compact", &compact_, 0, 0,
+                   "one token for an address with its bit, for a pointer with its address, for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
   }
   std::vector<Problem> validate() const override { return {}; }
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override {
-    return static_cast<size_t>(compact_ ? swap_token(kPointers - 2, kPointers - 1) + 1
+    return static_cast<size_t>(compact_ ? start_token(kPointers - 1, static_cast<size_t>(lengths_.longest()))
                                         : addresses() + lengths_.longest());
   }
   size_t max_length(Split split) const override {
@@ -49,7 +52,7 @@ class StateRecall final : public Task {
     return min_length(split) + (often ? 2 * static_cast<size_t>(lengths_.of(split)) : 0);
   }
   size_t min_length(Split split) const override {
-    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + 2 * kPointers + 4;
+    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + start_tokens() + 4;
   }
   double chance() const override { return 1.0 / static_cast<double>(values_); }
 
@@ -67,8 +70,12 @@ class StateRecall final : public Task {
     s.tokens.push_back(init());
     s.targets.assign(s.tokens.size(), kUnsupervised);
     for (size_t p = 0; p < kPointers; ++p) {
-      s.tokens.push_back(pointer() + static_cast<int32_t>(p));
-      s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
+      if (compact_) {
+        s.tokens.push_back(start_token(p, address[p]));
+      } else {
+        s.tokens.push_back(pointer() + static_cast<int32_t>(p));
+        s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
+      }
       s.targets.resize(s.tokens.size(), kUnsupervised);
       if (often) s.targets.back() = kValue + held[address[p]];
     }
@@ -107,7 +114,7 @@ class StateRecall final : public Task {
   void measure(const Answered& a, std::span<Metric> m) const override {
     Task::measure(a, m);
     const auto start = static_cast<size_t>(std::ranges::find(a.tokens, init()) - a.tokens.begin());
-    const size_t first = start + 2 * kPointers + 2;  // of the swaps
+    const size_t first = start + start_tokens() + 2;  // of the swaps
     const int32_t asked = a.tokens.back();
     int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
     for (size_t t = a.tokens.size() - 2; t > first;) {
@@ -123,6 +130,11 @@ class StateRecall final : public Task {
 
   std::string token_text(int32_t token) const override {
     const auto name = [&](int32_t p) { return static_cast<char>('a' + p - pointer()); };
+    if (token >= start_token(0, 0)) {
+      const int64_t id = token - start_token(0, 0);
+      return fmt::format("{}@{}", name(pointer() + static_cast<int32_t>(id / lengths_.longest())),
+                         id % lengths_.longest());
+    }
     if (token >= swap_token(0, 1)) {
       const auto [p, q] = swap_of(token);
       return fmt::format("{}-{}", name(p), name(q));
@@ -153,6 +165,11 @@ class StateRecall final : public Task {
     return static_cast<int32_t>(addresses() + (1 + values_) * lengths_.longest() +
                                 static_cast<int64_t>(before + q - p - 1));
   }
+  int32_t start_token(size_t p, size_t address) const {
+    return swap_token(kPointers - 2, kPointers - 1) + 1 +
+           static_cast<int32_t>(static_cast<int64_t>(p) * lengths_.longest() + static_cast<int64_t>(address));
+  }
+  size_t start_tokens() const { return compact_ ? kPointers : 2 * kPointers; }
   std::pair<int32_t, int32_t> swap_of(int32_t token) const {
     for (size_t p = 0; p < kPointers; ++p)
       for (size_t q = p + 1; q < kPointers; ++q)
