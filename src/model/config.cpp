@@ -43,7 +43,7 @@ void check_params(const ModelConfig& c, std::vector<Problem>& problems) {
   std::vector<std::string> names;
   for (const Param& p : model->params().all()) names.push_back(p.name);
   for (const auto& [name, unused] : c.params)
-    if (std::ranges::none_of(names, [&](const std::string& n) { return n.starts_with(name); }))
+    if (std::ranges::none_of(names, [&name = name](const std::string& n) { return n.starts_with(name); }))
       problems.push_back({"params." + name, "begins no parameter's name", suggest(name, names)});
 }
 
