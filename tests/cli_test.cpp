@@ -48,6 +48,43 @@ TEST(Cli, HelpAndVersionWork) {
   }
 }
 
+// Every sampler that has an option acts, also where the model does not say how to sample and where it does.
+TEST(Cli, EverySamplerOptionActs) {
+  const TempDir dir;
+  std::filesystem::copy(model(), dir / "said", std::filesystem::copy_options::recursive);
+  spit(dir / "said/generation_config.json",
+       R"({"do_sample": true, "temperature": 1.0, "max_new_tokens": 5, "num_beams": 4})");
+  for (const std::string& m : {model(), dir / "said"}) {
+    const auto text = [&](std::vector<std::string> more) {
+      std::vector<std::string> args{"generate", "--model",      m,    "--prompt",
+                                    "the cat",  "--max-tokens", "12", "--json"};
+      args.insert(args.end(), more.begin(), more.end());
+      const Finished f = run_braid(args);
+      EXPECT_EQ(f.code, 0) << f.err;
+      return f.out.substr(0, f.out.find("\"why\""));
+    };
+    const std::string greedy = text({"--greedy"});
+    EXPECT_EQ(text({"--temp", "0"}), greedy);
+    EXPECT_EQ(text({"--top-k", "1"}), greedy);
+    EXPECT_EQ(text({"--top-p", "0.000001"}), greedy);
+    EXPECT_EQ(text({"--min-p", "1"}), greedy);
+    EXPECT_EQ(text({"--top-n-sigma", "0.000001"}), greedy);
+    EXPECT_NE(text({"--temp", "100", "--top-k", "0", "--top-p", "1", "--min-p", "0"}), greedy);
+    // The less likely of two, always.
+    EXPECT_NE(text({"--top-k", "2", "--top-p", "1", "--min-p", "0", "--xtc-probability", "1",
+                    "--xtc-threshold", "0"}),
+              greedy);
+    EXPECT_NE(text({"--greedy", "--repeat-penalty", "1000"}), greedy);
+    EXPECT_NE(text({"--greedy", "--presence-penalty", "1000"}), greedy);
+    EXPECT_NE(text({"--greedy", "--frequency-penalty", "1000"}), greedy);
+    EXPECT_EQ(text({"--greedy", "--frequency-penalty", "1000", "--repeat-last-n", "0"}), greedy);
+    EXPECT_NE(text({"--samplers", "temperature", "--temp", "100"}), greedy);
+  }
+  const Finished said = run_braid({"generate", "--model", dir / "said", "--prompt", "the cat", "--stats"});
+  EXPECT_NE(said.err.find(", 5 new tokens"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("num_beams"), std::string::npos) << said.err;  // told, not silently left out
+}
+
 TEST(Cli, ChatAnswersAndRemembers) {
   const TempDir dir;
   spit(dir / "t.jinja",
@@ -77,6 +114,19 @@ TEST(Cli, ChatAnswersAndRemembers) {
   // Remembering changes nothing.
   const Finished history = chat("", {"--history", dir / "h.json", "--prompt", "the cat"});
   EXPECT_NE(two.out.find(history.out), std::string::npos) << two.out << "\n---\n" << history.out;
+  // Tools reach the template with their keys in the order of the file.
+  spit(dir / "tools.json", R"([{"type": "function", "function": {"name": "f", "description": "d"}}])");
+  spit(dir / "tools.jinja", "{{ tools | tojson }}{{ messages[0].content }}");
+  const std::string shown = R"([{"type": "function", "function": {"name": "f", "description": "d"}}]hi)";
+  const Finished tools = run_braid({"chat", "--model", model(), "--template", dir / "tools.jinja", "--tools",
+                                    dir / "tools.json", "--prompt", "hi", "--json"});
+  const Finished direct =
+      run_braid({"generate", "--model", model(), "--prompt", shown, "--json", "--max-tokens", "2048"});
+  const auto tokens = [](const Finished& f) {
+    const size_t at = f.out.find("\"tokens\":[");
+    return f.out.substr(at, f.out.find(']', at) - at);
+  };
+  EXPECT_EQ(tokens(tools), tokens(direct));
   expect_error(run_braid({"chat", "--model", model()}), 1, {"chat template"});
   expect_error(chat("", {"--json"}), 2, {"--prompt"});
   expect_error(chat("", {"--top-p", "2", "--prompt", "x"}), 2, {"top_p"});

@@ -10,10 +10,10 @@
 #include "chat/template.h"
 #include "cli/cli.h"
 #include "cli/sampling.h"
+#include "cli/template_variables.h"
 #include "infer/generate.h"
 #include "infer/prompt_memory.h"
 #include "infer/text_model.h"
-#include "io/file.h"
 
 namespace braid {
 namespace {
@@ -21,7 +21,8 @@ namespace {
 struct Options {
   std::string model, system, prompt, template_file, tools, history;
   std::vector<std::string> set, stop;
-  int64_t max_tokens = 2048, threads = 0;
+  std::optional<int64_t> max_tokens;
+  int64_t threads = 0;
   bool json = false;
   SamplingFlags sampling;
   template <class V>
@@ -33,7 +34,7 @@ struct Options {
     v("--tools", tools, "a JSON list of tools that the template tells the model about");
     v("--template", template_file, "a chat template instead of the model's");
     v("--set", set, "a variable of the template, e.g. enable_thinking=false; may be repeated");
-    v("--max-tokens", max_tokens, "end an answer after this many tokens");
+    v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)");
     v("--stop", stop, "end an answer before this string would appear; may be repeated");
     sampling.visit(v);
     v("--threads", threads, "threads; 0 = all cores");
@@ -54,11 +55,6 @@ constexpr const char* kHelp =
     "/exit             leave (also Ctrl-D)\n"
     "A line that ends with \\ goes on in the next. Ctrl-C stops an answer.\n";
 
-Json parse_value(const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
-  return value.is_discarded() ? Json(text) : value;
-}
-
 // One line from the user; with editing and its history on a terminal. False at the end.
 bool read_line(const char* prompt, std::string& line) {
   if (!isatty(STDIN_FILENO)) return static_cast<bool>(std::getline(std::cin, line));
@@ -74,7 +70,7 @@ class Chat {
  public:
   Chat(const Options& o, TextModel& model, ChatTemplate chat, ThreadPool& pool)
       : o_(o), model_(model), template_(std::move(chat)), session_(*model.model, pool) {
-    generate_.max_tokens = o.max_tokens, generate_.stop = o.stop;
+    generate_.max_tokens = most_tokens(o.max_tokens, model.generation, 2048), generate_.stop = o.stop;
     generate_.end_tokens = chat_end_tokens(model_);
   }
 
@@ -82,16 +78,11 @@ class Chat {
     Result<SamplerOptions> sampler = o_.sampling.resolve(model_.generation);
     if (!sampler) return sampler.error();
     generate_.sampler = *std::move(sampler);
-    for (const std::string& s : o_.set) {
-      const size_t equals = s.find('=');
-      if (equals == 0 || equals == std::string::npos)
-        return Error{"--set " + s + ": not of the form NAME=VALUE"};
-      variables_[s.substr(0, equals)] = parse_value(s.substr(equals + 1));
-    }
+    for (const std::string& s : o_.set)
+      if (Status status = set_variable(variables_, s); !status) return status;
     if (!o_.tools.empty()) {
-      Result<Json> tools = load_json(o_.tools);
+      Result<Json> tools = load_list(o_.tools, "tools");
       if (!tools) return tools.error();
-      if (!tools->is_array()) return Error{o_.tools + ": is not a list of tools"};
       variables_["tools"] = *std::move(tools);
     }
     system_ = o_.system;
@@ -201,18 +192,17 @@ class Chat {
   }
 
   Status load(const std::string& file) {
-    Result<Json> json = load_json(file);
+    Result<Json> json = load_list(file, "messages");
     if (!json) return json.error();
-    bool ok = json->is_array();
-    if (ok)
-      for (const Json& m : *json) ok = ok && m.is_object() && m.contains("role") && m["role"].is_string();
-    if (!ok) return Error{file + ": is not a list of messages with roles", "/save writes such a file"};
+    for (const Json& m : *json)
+      if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
+        return Error{file + ": a message has no role", "/save writes such a file"};
     messages_ = *std::move(json);
     return {};
   }
 
   Status set(const std::string& name, const std::string& text) {
-    const Json value = parse_value(text);
+    const Json value = json_or_text(text);
     SamplerOptions s = generate_.sampler;
     const std::pair<const char*, float*> numbers[] = {{"temperature", &s.temperature},
                                                       {"top_p", &s.top_p},
@@ -238,7 +228,9 @@ class Chat {
         return use(std::move(s));
       }
     if (name == "seed" || name == "max_tokens") {
-      if (!value.is_number_integer() || value.get<int64_t>() < 0) return Error{name + " is a whole number"};
+      const int64_t least = name == "max_tokens" ? 1 : 0;
+      if (!value.is_number_integer() || value.get<int64_t>() < least)
+        return Error{fmt::format("{} is a whole number from {}", name, least)};
       if (name == "max_tokens")
         generate_.max_tokens = value.get<int64_t>();
       else
@@ -310,8 +302,7 @@ int run(const Options& o) {
   if (o.model.empty())
     return wrong_use(
         {"chat: --model is missing", "give a model folder with a tokenizer and a chat template"});
-  if (o.max_tokens < 1 || o.max_tokens > 1'000'000'000)
-    return wrong_use({"chat: --max-tokens must be from 1 to 1e9"});
+  if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
   if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
   Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
   if (!chat) return fail(chat.error());
@@ -319,6 +310,7 @@ int run(const Options& o) {
   if (!model) return fail(model.error());
   if (!model->tokenizer)
     return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
+  tell_ignored(model->generation);
   ThreadPool pool(resolve_threads(o.threads));
   Chat c(o, *model, *std::move(chat), pool);
   if (Status s = c.begin(); !s) return wrong_use(s.error());

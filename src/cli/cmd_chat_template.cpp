@@ -1,7 +1,6 @@
-#include <algorithm>
-
 #include "chat/template.h"
 #include "cli/cli.h"
+#include "cli/template_variables.h"
 #include "io/ordered_json.h"
 
 namespace braid {
@@ -26,12 +25,6 @@ struct Options {
   }
 };
 
-Result<Json> load_list(const std::string& path, const char* what) {
-  Result<Json> list = load_ordered_json(path);
-  if (list && !list->is_array()) return Error{path + ": not a list of " + what};
-  return list;
-}
-
 int run(const Options& o) {
   if (o.model.empty())
     return wrong_use({"chat-template: --model is missing", "give a model folder or a .jinja file"});
@@ -54,15 +47,8 @@ int run(const Options& o) {
   }
   if (o.no_generation_prompt || !context.contains("add_generation_prompt"))
     context["add_generation_prompt"] = !o.no_generation_prompt;
-  for (const std::string& setting : o.set) {
-    const size_t equals = setting.find('=');
-    if (equals == setting.npos || equals == 0)
-      return wrong_use(
-          {"--set " + setting + ": not of the form name=value", "e.g. --set enable_thinking=false"});
-    const std::string value = setting.substr(equals + 1);
-    const Result<Json> parsed = parse_ordered_json(value, "--set");
-    context[setting.substr(0, equals)] = parsed ? *parsed : Json(value);
-  }
+  for (const std::string& setting : o.set)
+    if (Status status = set_variable(context, setting); !status) return wrong_use(status.error());
   const Result<std::string> prompt = chat->render(context);
   if (!prompt) return fail(prompt.error());
   if (o.json)

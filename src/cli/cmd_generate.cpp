@@ -13,7 +13,8 @@ namespace {
 
 struct Options {
   std::string model, prompt, prompt_file, tokens, load_state, save_state;
-  int64_t max_tokens = 256, threads = 0;
+  std::optional<int64_t> max_tokens;
+  int64_t threads = 0;
   std::vector<std::string> stop;
   bool ignore_eos = false, json = false, stats = false;
   SamplingFlags sampling;
@@ -23,7 +24,7 @@ struct Options {
     v("--prompt", prompt, "text to continue");
     v("--prompt-file", prompt_file, "file with the text to continue");
     v("--tokens", tokens, "token ids instead of text, e.g. 1,2,3");
-    v("--max-tokens", max_tokens, "stop after this many tokens");
+    v("--max-tokens", max_tokens, "stop after this many tokens (else the model's, else 256)");
     sampling.visit(v);
     v("--stop", stop, "end before this string would appear; may be repeated");
     v("--ignore-eos", ignore_eos, "go on where the model would end its text");
@@ -42,8 +43,7 @@ int run(const Options& o) {
         {"generate: --model is missing", "give a model folder, e.g. one that braid train wrote"});
   if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
     return wrong_use({"generate: give one of --prompt, --prompt-file and --tokens"});
-  if (o.max_tokens < 1 || o.max_tokens > 1'000'000'000)
-    return wrong_use({"generate: --max-tokens must be from 1 to 1e9"});
+  if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
   std::vector<int32_t> prompt;
   std::string text = o.prompt;
   if (!o.tokens.empty()) {
@@ -62,7 +62,10 @@ int run(const Options& o) {
   const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
   Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
   if (!sampler) return wrong_use(sampler.error());
-  GenerateOptions g{.sampler = *std::move(sampler), .max_tokens = o.max_tokens, .stop = o.stop};
+  GenerateOptions g{.sampler = *std::move(sampler),
+                    .max_tokens = most_tokens(o.max_tokens, loaded->generation, 256),
+                    .stop = o.stop};
+  tell_ignored(loaded->generation);
   if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
   if (prompt.empty()) {
     if (!tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});

@@ -1,10 +1,17 @@
 #include "cli/sampling.h"
 
+#include <fmt/format.h>
+
 namespace braid {
 
 Result<SamplerOptions> SamplingFlags::resolve(const GenerationConfig& model) const {
   SamplerOptions o = model.sampling();
-  if (!model.says_how) o.temperature = 0.8f, o.top_k = 40, o.top_p = 0.95f, o.min_p = 0.05f, o.last_n = 64;
+  if (!model.says_how) {
+    o.temperature = 0.8f, o.top_k = 40, o.top_p = 0.95f, o.min_p = 0.05f;
+    o.filters = SamplerOptions().filters;
+  }
+  const bool own_penalties = o.repetition_penalty == 1 && o.presence_penalty == 0 && o.frequency_penalty == 0;
+  if (own_penalties) o.last_n = 64;  // else the model's, which look at everything
   const auto take = [](const std::optional<double>& given, float& value) {
     if (given) value = static_cast<float>(*given);
   };
@@ -24,6 +31,20 @@ Result<SamplerOptions> SamplingFlags::resolve(const GenerationConfig& model) con
   if (const std::vector<Problem> problems = validate(o); !problems.empty())
     return to_error("these options cannot be used", problems);
   return o;
+}
+
+Status check_max_tokens(const std::optional<int64_t>& given) {
+  if (given && (*given < 1 || *given > 1'000'000'000)) return Error{"--max-tokens must be from 1 to 1e9"};
+  return {};
+}
+
+int64_t most_tokens(const std::optional<int64_t>& given, const GenerationConfig& model, int64_t otherwise) {
+  return given ? *given : model.max_new_tokens > 0 ? model.max_new_tokens : otherwise;
+}
+
+void tell_ignored(const GenerationConfig& model) {
+  if (!model.ignored.empty())
+    fmt::print(stderr, "note: generation_config.json: without effect: {}\n", fmt::join(model.ignored, ", "));
 }
 
 }  // namespace braid

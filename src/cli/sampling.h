@@ -49,4 +49,11 @@ struct SamplingFlags {
   Result<SamplerOptions> resolve(const GenerationConfig& model) const;
 };
 
+// --max-tokens: the user's number, else the model's, else `otherwise`.
+Status check_max_tokens(const std::optional<int64_t>& given);
+int64_t most_tokens(const std::optional<int64_t>& given, const GenerationConfig& model, int64_t otherwise);
+
+// Says on stderr what of generation_config.json has no effect.
+void tell_ignored(const GenerationConfig& model);
+
 }  // namespace braid

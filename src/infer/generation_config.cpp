@@ -79,12 +79,6 @@ class Reader {
         wrong(name, id, "expected a token id, or a list of them");
     }
   }
-  void token(const char* name, std::optional<int32_t>& to) {
-    std::vector<int32_t> ids;
-    tokens(name, ids);
-    if (ids.size() > 1) wrong(name, *find(name), "expected one token id");
-    if (ids.size() == 1) to = ids[0];
-  }
   bool knows(const std::string& name) const {
     return std::find(known_.begin(), known_.end(), name) != known_.end();
   }
@@ -104,12 +98,11 @@ class Reader {
 SamplerOptions GenerationConfig::sampling() const {
   SamplerOptions s = sampler;
   if (!do_sample) s.temperature = 0;
-  s.filters = {Filter::kPenalties, Filter::kTemperature, Filter::kTopK,
-               Filter::kTopP,      Filter::kMinP,        Filter::kTypical};
+  // transformers' order; it has neither top_n_sigma nor xtc, which a user may still ask for.
+  s.filters = {Filter::kPenalties, Filter::kTemperature, Filter::kTopNSigma, Filter::kTopK,
+               Filter::kTopP,      Filter::kMinP,        Filter::kTypical,   Filter::kXtc};
   return s;
 }
-
-bool GenerationConfig::ends(int32_t token) const { return std::binary_search(eos.begin(), eos.end(), token); }
 
 Result<GenerationConfig> read_generation_config(const Json& generation, const Json& config,
                                                 const std::string& dir) {
@@ -124,10 +117,11 @@ Result<GenerationConfig> read_generation_config(const Json& generation, const Js
   for (const Json* c : {wrapped ? &config["text_config"] : &config, wrapped ? &config : nullptr}) {
     if (!c || !c->is_object()) continue;
     Reader r(*c, kConfig, problems);
-    r.tokens("eos_token_id", g.eos), r.token("bos_token_id", g.bos), r.token("pad_token_id", g.pad);
+    r.tokens("eos_token_id", g.eos);
   }
   Reader r(generation, kGeneration, problems);
-  r.tokens("eos_token_id", g.eos), r.token("bos_token_id", g.bos), r.token("pad_token_id", g.pad);
+  r.tokens("eos_token_id", g.eos);
+  r.find("bos_token_id"), r.find("pad_token_id");  // the tokenizer knows
   r.flag("do_sample", g.do_sample);
   // transformers would ignore these without do_sample; who wrote them meant them.
   for (const char* key : {"temperature", "top_k", "top_p", "min_p", "typical_p"})

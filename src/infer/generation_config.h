@@ -8,7 +8,6 @@
 // = 50.)
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,14 +21,13 @@ struct GenerationConfig {
   bool says_how = false;        // whether generation_config.json has do_sample or any setting of a sampler
   SamplerOptions sampler = {};  // as given; sampling() is what follows from it
   std::vector<int32_t> eos;     // each of them ends a text; sorted
-  std::optional<int32_t> bos, pad;
-  int64_t max_new_tokens = 0;  // 0: no limit given
+  int64_t max_new_tokens = 0;   // 0: no limit given
   std::vector<std::string>
       ignored;  // settings that would change what is chosen, but Braid's sampler does not have
 
-  // The filters in transformers' order; the likeliest token is taken if do_sample is false, or nothing is said.
+  // The filters in transformers' order; the likeliest token is taken if do_sample is false, or nothing is
+  // said.
   SamplerOptions sampling() const;
-  bool ends(int32_t token) const;
 };
 
 // `generation` and `config` are the two files, null where there is none. Every problem is in the error.

@@ -23,16 +23,14 @@ TEST(GenerationConfig, ReadsWhatReleasedModelsSay) {
   const Result<GenerationConfig> g = read_generation_config(file, {{"eos_token_id", 7}}, "m");
   ASSERT_TRUE(g) << g.error().what;
   EXPECT_EQ(g->eos, (std::vector<int32_t>{151643, 151645}));
-  EXPECT_TRUE(g->ends(151645) && !g->ends(7));
-  EXPECT_EQ(g->bos, 151643);
-  EXPECT_EQ(g->pad, 151643);
   EXPECT_EQ(g->max_new_tokens, 2048);
   EXPECT_FLOAT_EQ(g->sampling().temperature, 0.7f);
   EXPECT_EQ(g->sampling().top_k, 20);
   EXPECT_FLOAT_EQ(g->sampling().top_p, 0.8f);
   EXPECT_FLOAT_EQ(g->sampling().min_p, 0.05f);
   EXPECT_FLOAT_EQ(g->sampling().repetition_penalty, 1.05f);
-  EXPECT_EQ(filters_text(g->sampling().filters), "penalties,temperature,top_k,top_p,min_p,typical");
+  EXPECT_EQ(filters_text(g->sampling().filters),
+            "penalties,temperature,top_n_sigma,top_k,top_p,min_p,typical,xtc");
   EXPECT_TRUE(g->ignored.empty());
 }
 
@@ -41,7 +39,6 @@ TEST(GenerationConfig, FallsBackToConfigAndTakesTheLikeliest) {
       read_generation_config(Json(), {{"eos_token_id", 2}, {"bos_token_id", nullptr}}, "m");
   ASSERT_TRUE(g);
   EXPECT_EQ(g->eos, std::vector<int32_t>{2});
-  EXPECT_FALSE(g->bos);
   EXPECT_EQ(g->sampling().temperature, 0);  // no do_sample
   const Result<GenerationConfig> wrapped =
       read_generation_config(Json::object(), {{"text_config", {{"eos_token_id", 248044}}}}, "m");
@@ -67,14 +64,14 @@ TEST(GenerationConfig, WhatTheSamplerDoesNotHaveIsListed) {
 }
 
 TEST(GenerationConfig, EveryWrongValueIsNamed) {
-  const Json file{{"temperature", -1},       {"top_k", "many"},     {"top_p", 1.5},          {"do_sample", 1},
-                  {"eos_token_id", {1, -2}}, {"max_new_tokens", 0}, {"bos_token_id", {1, 2}}};
+  const Json file{{"temperature", -1}, {"top_k", "many"},         {"top_p", 1.5},
+                  {"do_sample", 1},    {"eos_token_id", {1, -2}}, {"max_new_tokens", 0}};
   const Result<GenerationConfig> g = read_generation_config(file, {{"eos_token_id", "</s>"}}, "m");
   ASSERT_FALSE(g);
   for (const char* part :
        {"generation_config.json: temperature", "generation_config.json: top_k: is \"many\"",
         "generation_config.json: top_p", "do_sample: is 1", "eos_token_id: is -2", "max_new_tokens: is 0",
-        "bos_token_id: is [1,2]", "config.json: eos_token_id: is \"</s>\""})
+        "config.json: eos_token_id: is \"</s>\""})
     EXPECT_NE(g.error().what.find(part), std::string::npos) << part << " is not in: " << g.error().what;
 }
 

@@ -19,7 +19,6 @@ class PromptMemory {
   size_t recall(Session& session, std::span<const int32_t> prompt) const;
   // `tokens`: all that `state` has read.
   void keep(std::span<const int32_t> tokens, const State& state);
-  void clear() { kept_.clear(); }
 
  private:
   struct Kept {

@@ -1,0 +1,26 @@
+#include "cli/template_variables.h"
+
+#include "io/ordered_json.h"
+
+namespace braid {
+
+Json json_or_text(const std::string& text) {
+  Result<Json> parsed = parse_ordered_json(text, "value");
+  return parsed ? *std::move(parsed) : Json(text);
+}
+
+Status set_variable(Json& variables, const std::string& setting) {
+  const size_t equals = setting.find('=');
+  if (equals == setting.npos || equals == 0)
+    return Error{"--set " + setting + ": not of the form name=value", "e.g. --set enable_thinking=false"};
+  variables[setting.substr(0, equals)] = json_or_text(setting.substr(equals + 1));
+  return {};
+}
+
+Result<Json> load_list(const std::string& path, const std::string& what) {
+  Result<Json> list = load_ordered_json(path);
+  if (list && !list->is_array()) return Error{path + ": not a list of " + what};
+  return list;
+}
+
+}  // namespace braid
