@@ -8,6 +8,7 @@
 
 #include "chat/renderer.h"
 #include "chat/text.h"
+#include "io/html.h"
 
 namespace braid::chat {
 namespace {

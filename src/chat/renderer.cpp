@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "chat/text.h"
+#include "io/html.h"
 
 namespace braid::chat {
 namespace {

@@ -265,30 +265,6 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
   return parts;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
-
 std::string repr_text(std::string_view text) {
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   std::string out(1, quote);

@@ -40,7 +40,6 @@ std::vector<std::string_view> split_words(std::string_view text, int64_t max_spl
 std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t max_splits,
                                        bool from_right);
 
-std::string escape_html(std::string_view text);
 std::string repr_text(std::string_view text);  // in Python's quotes
 std::string float_text(double x);              // repr(float): the fewest digits that give x again
 

@@ -11,7 +11,7 @@ constexpr const char* kArithmetic = "modular arithmetic";
 
 // The seven rows of Table 3. Delta rules have write strengths up to 2; the synthetic runs have no positions
 // in the key-value memory. In the authors' code HQLT has a convolution and an output gate. Without them the
-// synchronous model counts to any length after 250 steps, with them it needs far more than our 1500.
+// synchronous model is at 100 % after 250 steps, with them at 79 % after 1500 (seed 0).
 std::vector<ModelChoice> table3_models(Effort e) {
   const std::string m = "pattern.0.mixer.", turning = m + "negative_eigenvalues=true";
   const auto hqlt = [&](int window, const std::string& fast) {

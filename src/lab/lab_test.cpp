@@ -161,7 +161,8 @@ TEST(Runner, RunsOnceAndResumes) {
                      .shows = "nothing",
                      .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
                      .trials = two_trials};
-  const LabOptions o{.dir = dir.path(), .effort = Effort::kQuick, .only = "", .column = "", .text = "", .quiet = true};
+  const LabOptions o{
+      .dir = dir.path(), .effort = Effort::kQuick, .only = "", .column = "", .text = "", .quiet = true};
   ThreadPool pool(1);
   const Program program{"braid lab run test", "0", "0", "0"};
   const Result<LabOutcome> first = run_experiment(e, o, program, pool);

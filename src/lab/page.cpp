@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "io/file.h"
+#include "io/html.h"
 
 namespace braid {
 namespace {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "io/html.h"
+
 namespace braid {
 namespace {
 
@@ -122,30 +124,6 @@ std::string draw_series(const Series& s, int style, const Scale& sx, const Scale
 }
 
 }  // namespace
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
 
 std::vector<double> axis_ticks(double low, double high, bool log, int count) {
   std::vector<double> out;

@@ -39,7 +39,4 @@ inline constexpr int kPlotStyles = 8;
 // Where an axis is labelled: round numbers inside [low, high], about `count` of them; powers on a log axis.
 std::vector<double> axis_ticks(double low, double high, bool log, int count = 6);
 
-// &, <, >, " and ' as entities.
-std::string escape_html(std::string_view text);
-
 }  // namespace braid
