@@ -1,6 +1,18 @@
+#include "tokenizer/json_fields.h"
 #include "tokenizer/pipeline.h"
 
 namespace braid {
+
+AddedToken added_token(JsonFields& f) {
+  AddedToken t;
+  t.content = f.needed_text("content");
+  t.special = f.flag("special", false);
+  t.lstrip = f.flag("lstrip", false);
+  t.rstrip = f.flag("rstrip", false);
+  t.single_word = f.flag("single_word", false);
+  t.normalized = f.flag("normalized", !t.special);
+  return t;
+}
 
 bool Vocab::put(std::string name, int32_t id) {
   const auto at = static_cast<size_t>(id);

@@ -349,14 +349,8 @@ Status read_added(const json& list, const std::string& name, Pipeline& p) {
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("{}: added_tokens[{}]", name, i);
     JsonFields f(list[i], where);
-    AddedToken t;
-    t.content = f.needed_text("content");
+    AddedToken t = added_token(f);
     t.id = static_cast<int32_t>(std::clamp<int64_t>(f.integer("id", -1), -1, kMaxVocab));
-    t.special = f.flag("special", false);
-    t.lstrip = f.flag("lstrip", false);
-    t.rstrip = f.flag("rstrip", false);
-    t.single_word = f.flag("single_word", false);
-    t.normalized = f.flag("normalized", !t.special);
     if (Status s = f.done(); !s) return s;
     if (Status s = put_added(p, std::move(t), where); !s) return s;
   }

@@ -78,14 +78,8 @@ Status apply_config(Pipeline& p, const std::string& path) {
       if (key.empty() || key.size() > 7 || key.find_first_not_of("0123456789") != key.npos)
         return Error{where + ": the key is not an id", fmt::format("ids are 0 to {}", kMaxVocab - 1)};
       JsonFields f(value, where);
-      AddedToken t;
+      AddedToken t = added_token(f);
       t.id = std::stoi(key);
-      t.content = f.needed_text("content");
-      t.special = f.flag("special", false);
-      t.lstrip = f.flag("lstrip", false);
-      t.rstrip = f.flag("rstrip", false);
-      t.single_word = f.flag("single_word", false);
-      t.normalized = f.flag("normalized", !t.special);
       if (Status s = f.done(); !s) return s;
       if (const auto known = p.added_at.find(t.id);  // the tokenizer's own file knows better
           known != p.added_at.end() && p.added[known->second].content == t.content)

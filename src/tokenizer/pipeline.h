@@ -243,6 +243,8 @@ Status apply_config(Pipeline& p, const std::string& path);
 
 // Shared by the readers: puts an added token into vocabulary and list; a merge into the table, its result's
 // name to `results`.
+class JsonFields;
+AddedToken added_token(JsonFields& fields);  // without its id
 Status put_added(Pipeline& p, AddedToken token, const std::string& where);
 Status put_merge(BpeSettings& bpe, const Vocab& vocab, const std::string& left, const std::string& right,
                  uint32_t rank, const std::string& where, std::vector<std::string>& results);
