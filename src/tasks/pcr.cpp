@@ -6,7 +6,7 @@
 //   address. m is `pairs` or half of it, as likely. scratchpad=true: two more tokens. Targets at ASK, Pp and
 //   Sq are Pp, S of Qp's address q, and the answer. scratchpad=false: the target at ASK is the answer.
 // With all three predictions right, greedy decoding writes the scratchpad by itself: "sequences" counts that.
-#include <array>
+#include "tasks/pcr.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,50 @@
 #include "tasks/makers.h"
 
 namespace braid {
+
+PcrInstance draw_pcr(Rng& rng, int64_t bits, size_t pairs, int64_t address_bits) {
+  const auto addresses = size_t{1} << address_bits;
+  PcrInstance out;
+  std::vector<int32_t>& tokens = out.tokens;
+  tokens.reserve(static_cast<size_t>(bits) + 2 * pairs + 9);
+  tokens.push_back(pcr::kBos);
+  int32_t parity = 0;
+  for (int64_t i = 0; i < bits; ++i) {
+    const auto bit = static_cast<int32_t>(rng.below(2));
+    parity ^= bit;
+    tokens.push_back(pcr::kX + bit);
+  }
+  tokens.push_back(pcr::kTable);
+  const std::vector<size_t> address = draw_distinct(rng, pairs, addresses);
+  std::vector<int32_t> value(pairs);
+  for (size_t j = 0; j < pairs; ++j) {
+    value[j] = pcr::kValue + static_cast<int32_t>(rng.below(2));
+    tokens.push_back(pcr::kAddress + static_cast<int32_t>(address[j]));
+    tokens.push_back(value[j]);
+  }
+  const std::vector<size_t> asked = draw_distinct(rng, 2, pairs);
+  for (int32_t q = 0; q < 2; ++q) {
+    tokens.push_back(pcr::kAsked + q);
+    tokens.push_back(pcr::kAddress + static_cast<int32_t>(address[asked[static_cast<size_t>(q)]]));
+  }
+  tokens.push_back(pcr::kAsk);
+  const size_t chosen = asked[static_cast<size_t>(parity)];
+  out.answers = {pcr::kParity + parity, pcr::kAddress + static_cast<int32_t>(addresses + address[chosen]),
+                 value[chosen]};
+  return out;
+}
+
+std::string pcr_token_text(int32_t token, int64_t address_bits) {
+  constexpr std::array<const char*, 11> names{"BOS", "0",  "1",   "T",  "V0", "V1",
+                                              "Q0",  "Q1", "ASK", "P0", "P1"};
+  if (token < pcr::kAddress) return names[static_cast<size_t>(token)];
+  const int64_t id = token - pcr::kAddress, addresses = int64_t{1} << address_bits;
+  return id < addresses ? fmt::format("A{}", id) : fmt::format("S{}", id - addresses);
+}
+
 namespace {
 
-enum : int32_t { kBos, kX, kTable = 3, kValue, kAsked = 6, kAsk = 8, kParity, kAddress = 11 };
+using namespace pcr;
 
 class Pcr final : public Task {
  public:
@@ -46,7 +87,7 @@ class Pcr final : public Task {
     train_pairs_ = std::max(train_pairs_, std::min(2 * train_pairs_, test_pairs_));
     return true;
   }
-  size_t vocab_size() const override { return static_cast<size_t>(kAddress + 2 * addresses()); }
+  size_t vocab_size() const override { return static_cast<size_t>(pcr_vocabulary(address_bits_)); }
   size_t max_length(Split split) const override { return tokens(lengths_.longest(split), pairs(split)); }
   size_t min_length(Split split) const override { return tokens(lengths_.shortest(split), pairs(split) / 2); }
   double chance() const override {
@@ -56,38 +97,16 @@ class Pcr final : public Task {
   Sample sample(Rng& rng, Split split) const override {
     const int64_t n = lengths_.draw(rng, split);
     const auto m = static_cast<size_t>(pairs(split)) >> rng.below(2);
-    Sample s;
-    s.tokens.reserve(max_length(split));
-    s.tokens.push_back(kBos);
-    int32_t parity = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const auto bit = static_cast<int32_t>(rng.below(2));
-      parity ^= bit;
-      s.tokens.push_back(kX + bit);
-    }
-    s.tokens.push_back(kTable);
-    const std::vector<size_t> address = draw_distinct(rng, m, static_cast<size_t>(addresses()));
-    std::vector<int32_t> value(m);
-    for (size_t j = 0; j < m; ++j) {
-      value[j] = kValue + static_cast<int32_t>(rng.below(2));
-      s.tokens.push_back(kAddress + static_cast<int32_t>(address[j]));
-      s.tokens.push_back(value[j]);
-    }
-    const std::vector<size_t> asked = draw_distinct(rng, 2, m);
-    for (int32_t q = 0; q < 2; ++q) {
-      s.tokens.push_back(kAsked + q);
-      s.tokens.push_back(kAddress + static_cast<int32_t>(address[asked[static_cast<size_t>(q)]]));
-    }
-    s.tokens.push_back(kAsk);
+    PcrInstance drawn = draw_pcr(rng, n, m, address_bits_);
+    Sample s{.tokens = std::move(drawn.tokens), .targets = {}};
     s.targets.assign(s.tokens.size(), kUnsupervised);
-    const size_t chosen = asked[static_cast<size_t>(parity)];
-    s.targets.back() = value[chosen];
+    const auto [parity, scratch, value] = drawn.answers;
     if (scratchpad_) {
-      const auto scratch =
-          static_cast<int32_t>(kAddress + addresses() + static_cast<int64_t>(address[chosen]));
-      s.tokens.insert(s.tokens.end(), {kParity + parity, scratch});
-      s.targets.back() = kParity + parity;
-      s.targets.insert(s.targets.end(), {scratch, value[chosen]});
+      s.tokens.insert(s.tokens.end(), {parity, scratch});
+      s.targets.back() = parity;
+      s.targets.insert(s.targets.end(), {scratch, value});
+    } else {
+      s.targets.back() = value;
     }
     return s;
   }
@@ -128,13 +147,7 @@ class Pcr final : public Task {
     if (a.right(ask)) m[1].add(a.right(ask + 1)), m[2].add(a.right(last));
   }
 
-  std::string token_text(int32_t token) const override {
-    constexpr std::array<const char*, 11> names{"BOS", "0",  "1",   "T",  "V0", "V1",
-                                                "Q0",  "Q1", "ASK", "P0", "P1"};
-    if (token < kAddress) return names[static_cast<size_t>(token)];
-    const int64_t id = token - kAddress;
-    return id < addresses() ? fmt::format("A{}", id) : fmt::format("S{}", id - addresses());
-  }
+  std::string token_text(int32_t token) const override { return pcr_token_text(token, address_bits_); }
 
  private:
   int64_t addresses() const { return int64_t{1} << address_bits_; }
