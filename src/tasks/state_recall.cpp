@@ -5,8 +5,8 @@
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
 // Three settings make it easier to learn. gradual=true: samples of training have any number of swaps up to m,
-// and in every other of them the value under each pointer of INIT and, at each swap, the value then under its
-// first pointer are targets, too. compact=true: an
+// and the value under each pointer of INIT and, at each swap, the value then under its first pointer are
+// targets, too. compact=true: an
 // address with its bit, a pointer with its first address, and a swap are one token each, so that recall is by
 // content instead of by position and nothing need be put together from two tokens:
 //   11 + m ..    11 + m + 2 i + b: bit b at address i
@@ -34,8 +34,7 @@ class StateRecall final : public Task {
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
     all.push_back({"gradual", &gradual_, 0, 0,
-                   "in training any number of swaps up to the length, and in every other sample targets at "
-                   "each step"});
+                   "in training any number of swaps up to the length, and targets at each step"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
@@ -67,8 +66,8 @@ class StateRecall final : public Task {
       s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
-    const bool gradual = gradual_ && split == Split::kTrain, every_step = gradual && rng.below(2);
-    const size_t swaps = gradual ? rng.below(1 + rng.below(m + 1)) : m;
+    const bool gradual = gradual_ && split == Split::kTrain;
+    const size_t swaps = gradual ? rng.below(m + 1) : m;
     s.tokens.push_back(init());
     const auto target = [&](bool supervised, size_t p) {
       s.targets.resize(s.tokens.size(), kUnsupervised);
@@ -81,7 +80,7 @@ class StateRecall final : public Task {
         s.tokens.push_back(pointer() + static_cast<int32_t>(p));
         s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
       }
-      target(every_step, p);
+      target(gradual, p);
     }
     s.tokens.push_back(ops());
     target(false, 0);
@@ -95,7 +94,7 @@ class StateRecall final : public Task {
         s.tokens.push_back(pointer() + static_cast<int32_t>(a));
         s.tokens.push_back(pointer() + static_cast<int32_t>(b));
       }
-      target(every_step, a);
+      target(gradual, a);
     }
     const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
     s.tokens.push_back(query());
