@@ -14,6 +14,16 @@
 
 namespace braid {
 
+namespace {
+
+// Whatever the order of the keys, which a file may not keep.
+bool same(const Json& kept, const Json& settings) {
+  const nlohmann::json a = kept.value("settings", Json()), b = settings;
+  return a == b;
+}
+
+}  // namespace
+
 std::string Stages::path(const std::string& name, const char* kind) const {
   return fmt::format("{}/stages/{}{}.json", dir_, name, kind);
 }
@@ -22,7 +32,7 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
                                 const std::function<Result<Json>()>& compute) {
   const std::string file = path(name, "");
   if (std::filesystem::exists(file))
-    if (const Result<Json> kept = load_json(file); kept && kept->value("settings", Json()) == settings) {
+    if (const Result<Json> kept = load_json(file); kept && same(*kept, settings)) {
       seconds_ += kept->value("seconds", 0.0);
       return kept->value("value", Json());
     }
@@ -49,8 +59,7 @@ Json Stages::partial(const std::string& name, const Json& settings) const {
   const std::string file = path(name, ".partial");
   if (!std::filesystem::exists(file)) return Json::object();
   const Result<Json> kept = load_json(file);
-  return kept && kept->value("settings", Json()) == settings ? kept->value("value", Json::object())
-                                                             : Json::object();
+  return kept && same(*kept, settings) ? kept->value("value", Json::object()) : Json::object();
 }
 
 Status Stages::keep_partial(const std::string& name, const Json& settings, const Json& value) const {

@@ -159,7 +159,8 @@ TEST(RunPage, SurvivesDamage) {
 
 int computed = 0;
 Result<Findings> two_claims(Stages& stages) {
-  const Result<Json> r = stages("count", {{"a", 1}}, [] { return Json(++computed); });
+  const Result<Json> r = stages("count", {{"a", int64_t{1}}, {"b", size_t{2}}, {"c", true}, {"d", "x"}},
+                                [] { return Json(++computed); });
   if (!r) return r.error();
   Findings out;
   out.claims = {{"one", "<yes>", true}, {"two", "no", stages.model() == "right"}};

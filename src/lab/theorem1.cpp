@@ -281,11 +281,11 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
                         small});
 
   // First errors.
-  const uint64_t most = at<uint64_t>(e, 20000, 200000, 1000000),
-                 most_bf16 = at<uint64_t>(e, 2000, 20000, 100000);
+  const uint64_t most = at<uint64_t>(e, 100000, 1000000, 10000000),
+                 most_bf16 = at<uint64_t>(e, 20000, 100000, 1000000);
   page.heading("Swaps to the first error");
   PageTable errors{.head = {"kernel", "precision", "64 slots", "128 slots", "256 slots"}, .rows = {}};
-  bool linear_fails = true, linear_holds = true, round_holds = true;
+  bool linear_fails = true, round_holds = true;
   std::string linear_found;
   for (const DeltaKind kind :
        {DeltaKind::kRound, DeltaKind::kLinear, DeltaKind::kRelu, DeltaKind::kExp, DeltaKind::kSoftmax})
@@ -296,11 +296,9 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
         const Result<Json> r =
             stages(fmt::format("first-{}-{}-{}", kind_name(kind), bf16 ? "bf16" : "f32", n),
                    {{"most", limit}}, [&]() -> Result<Json> {
-                     // The first n of the Hadamard keys: up to 128 of them are orthogonal.
-                     const Tensor all = hadamard_keys(128);
-                     Tensor some(DType::kF32, {static_cast<int64_t>(n), 128});
-                     std::copy_n(all.as<float>().begin(), n * 128, some.as<float>().begin());
-                     return first_error(some, {kind, bf16}, limit);
+                     // Up to 128 keys: orthonormal, in no special direction.
+                     return first_error(n <= 128 ? near_orthogonal_keys(n, 128, kSeed) : hadamard_keys(128),
+                                        {kind, bf16}, limit);
                    });
         if (!r) return r.error();
         const SwapReport s = report_of(*r);
@@ -313,7 +311,6 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
           linear_found += fmt::format("{}{}: {}", linear_found.empty() ? "" : ", ", bf16 ? "bf16" : "f32",
                                       held ? "none" : fmt::format("after {} swaps", *s.first_wrong));
         }
-        if (kind == DeltaKind::kLinear && n <= 128 && !bf16) linear_holds &= held;
         Json figure = *r;
         figure["kernel"] = kind_name(kind), figure["precision"] = bf16 ? "bf16" : "f32", figure["slots"] = n;
         out.figures["first_error"].push_back(figure);
@@ -321,7 +318,8 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
       errors.rows.push_back(std::move(row));
     }
   errors.caption =
-      "Keys of 128 dimensions; up to 128 slots they are orthogonal. The number of swaps after which a read "
+      "Keys of 128 dimensions; up to 128 slots they are orthonormal, for 256 the Hadamard keys. The number "
+      "of swaps after which a read "
       "is first nearest to a wrong value; the same kernel writes and "
       "reads, and the cache is compressed every n swaps. bf16: keys and cached values are rounded to bf16 "
       "after every swap. The kernels other than round and linear do not "
@@ -330,10 +328,8 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
   page.table(errors);
   out.claims.push_back({"On the same data the linear kernel fails when there are more slots than dimensions",
                         linear_found, linear_fails});
-  out.claims.push_back(
-      {"The rounding kernel has no error with caches in f32 or bf16, nor has the linear one in f32 with "
-       "orthogonal keys",
-       fmt::format("up to {} swaps in f32, {} in bf16", most, most_bf16), round_holds && linear_holds});
+  out.claims.push_back({"The rounding kernel has no error, with caches in f32 or in bf16",
+                        fmt::format("up to {} swaps in f32, {} in bf16", most, most_bf16), round_holds});
 
   // The smallest width.
   page.heading("How many dimensions are needed");

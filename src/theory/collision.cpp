@@ -40,11 +40,12 @@ constexpr int32_t kBefore[] = {pcr::kBos, pcr::kTable};  // no bits: the parity 
 
 CollisionSearch find_collision(const NumberModel& model, int64_t address_bits, size_t pairs, size_t most,
                                uint64_t seed) {
+  using How = CollisionSearch::How;
   pairs = std::min({pairs, kMostPairs, size_t{1} << address_bits});
   CollisionSearch out;
-  const auto met = [&](Table a, Table b, size_t n) {
-    if (out.tables) return;
-    out.tables = {a, b};
+  const auto met = [&](How how, Table a, Table b, size_t n) {
+    if (out.how != How::kNone) return;
+    out.how = how, out.tables = {a, b};
     out.pairs = std::max<size_t>(2, n);  // two addresses are asked; equal states stay equal
   };
   struct Reached {
@@ -53,44 +54,51 @@ CollisionSearch find_collision(const NumberModel& model, int64_t address_bits, s
   };
   std::vector<Reached> now;
   now.push_back({0, after(model, kBefore)});
-  for (size_t j = 0; j < pairs && 2 * now.size() <= most; ++j) {
+  // Pair j with each of the values [first, last].
+  const auto read_pair = [&](size_t j, Table first, Table last, How how) {
     std::unordered_map<std::string, Table> seen;
     std::vector<Reached> next;
     for (const Reached& r : now)
-      for (Table bit = 0; bit < 2; ++bit) {
+      for (Table bit = first; bit <= last; ++bit) {
         std::unique_ptr<NumberRun> run = r.run->copy();
         const Table table = r.table | bit << j;
-        for (const int32_t t :
-             {pcr::kAddress + static_cast<int32_t>(j), pcr::kValue + static_cast<int32_t>(bit)})
-          run->feed(t);
+        run->feed(pcr::kAddress + static_cast<int32_t>(j));
+        run->feed(pcr::kValue + static_cast<int32_t>(bit));
         ++out.tried;
         const auto [it, fresh] = seen.emplace(key_of(*run), table);
         if (fresh)
           next.push_back({table, std::move(run)});
         else
-          met(it->second, table, j + 1);
+          met(how, it->second, table, j + 1);
       }
     now = std::move(next);
+  };
+  size_t j = 0;
+  for (; j < pairs && 2 * now.size() <= most; ++j) {
+    read_pair(j, 0, 1, How::kAll);
     out.states.push_back(now.size());
   }
-  if (out.tables || out.states.size() == pairs) return out;
-  out.exhaustive = false;
   Rng rng(seed, "collision");
+  for (; j < pairs && out.how == How::kNone; ++j) {
+    const Table bit = rng.below(2);
+    read_pair(j, bit, bit, How::kContinued);
+  }
   std::unordered_map<std::string, Table> seen;
-  for (size_t i = 0; i < most && !out.tables; ++i, ++out.tried) {
+  for (size_t i = 0; i < most && out.how == How::kNone; ++i, ++out.tried) {
     const Table table = rng.next64() & (pairs == 64 ? ~Table{0} : (Table{1} << pairs) - 1);
     std::vector<int32_t> tokens(std::begin(kBefore), std::end(kBefore));
     const std::vector<int32_t> rest = table_tokens(table, pairs);
     tokens.insert(tokens.end(), rest.begin(), rest.end());
     const auto [it, fresh] = seen.emplace(key_of(*after(model, tokens)), table);
-    if (!fresh && it->second != table) met(it->second, table, pairs);
+    if (!fresh && it->second != table) met(How::kRandom, it->second, table, pairs);
   }
   return out;
 }
 
 CollisionProof prove_collision(const NumberModel& model, int64_t address_bits, const CollisionSearch& found,
                                bool scratchpad) {
-  const auto [a, b] = *found.tables;
+  check(found.how != CollisionSearch::How::kNone, "prove_collision: nothing was found");
+  const auto [a, b] = found.tables;
   const auto differ = static_cast<int32_t>(std::countr_zero(a ^ b));
   const int32_t other = differ == 0 ? 1 : 0;
   check(int64_t{1} << address_bits > std::max(differ, other), "prove_collision: an address out of range");

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -20,13 +20,19 @@ inline constexpr size_t kMostPairs = 64;
 struct CollisionSearch {
   std::vector<size_t> states;  // [j]: different states after j + 1 pairs, of 2^(j+1) tables
   size_t tried = 0;            // tables looked at
-  bool exhaustive = true;      // all tables, else random ones: what the birthday paradox finds
-  std::optional<std::pair<Table, Table>> tables;  // lead to the same state
-  size_t pairs = 0;                               // of these two
+  enum class How {
+    kNone,
+    kAll,
+    kContinued,
+    kRandom
+  } how = How::kNone;                // found with the tables that were tried
+  std::pair<Table, Table> tables{};  // unless kNone: lead to the same state
+  size_t pairs = 0;                  // of these two
 };
 
-// Follows all tables pair by pair as long as there are at most `most` states, to at most `pairs` pairs; if
-// none have met by then, `most` random tables of all `pairs`.
+// Follows all tables pair by pair as long as there are at most `most` states, to at most `pairs` pairs. If
+// none have met by then, all these states read the same further pairs: a memory that forgets or overwrites
+// makes them meet. At last `most` random tables of all `pairs`, as the birthday paradox has it.
 CollisionSearch find_collision(const NumberModel& model, int64_t address_bits, size_t pairs, size_t most,
                                uint64_t seed);
 

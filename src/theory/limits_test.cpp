@@ -38,10 +38,14 @@ TEST(Collision, IsFoundAndHolds) {
   const std::unique_ptr<Model> model = small_model();
   const std::unique_ptr<NumberModel> m = number_model(*model, {2, Tie::kEven});
   const CollisionSearch found = find_collision(*m, 4, 16, 512, 1);
-  ASSERT_TRUE(found.tables);
-  EXPECT_NE(found.tables->first, found.tables->second);
+  ASSERT_EQ(found.how, CollisionSearch::How::kAll);
+  EXPECT_NE(found.tables.first, found.tables.second);
   EXPECT_LT(found.states[found.pairs - 1], size_t{1} << found.pairs);  // fewer states than tables
   for (const bool scratchpad : {true, false}) EXPECT_TRUE(prove_collision(*m, 4, found, scratchpad).holds());
+  // With few states at a time: by a continuation.
+  const CollisionSearch continued = find_collision(*m, 4, 16, 4, 1);
+  ASSERT_EQ(continued.how, CollisionSearch::How::kContinued);
+  EXPECT_TRUE(prove_collision(*m, 4, continued, true).holds());
   // Two tables that do not collide prove nothing.
   CollisionSearch wrong = found;
   const std::unique_ptr<NumberModel> exact = number_model(*model, Arithmetic::f64());
@@ -53,7 +57,7 @@ TEST(Collision, IsFoundAndHolds) {
 TEST(Collision, IsNotFoundInTheHybrid) {
   const std::unique_ptr<Model> model = pcr_model({.address_bits = 3});
   const CollisionSearch found = find_collision(*number_model(*model, {2, Tie::kEven}), 3, 6, 64, 1);
-  EXPECT_FALSE(found.tables);
+  EXPECT_EQ(found.how, CollisionSearch::How::kNone);
   EXPECT_EQ(found.states, (std::vector<size_t>{2, 4, 8, 16, 32, 64}));
 }
 
