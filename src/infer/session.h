@@ -13,14 +13,14 @@
 
 namespace braid {
 
-// Tokens of a pass through a prompt: enough for products at full speed, few enough that the activations of a
-// 1B model take some 50 MB. A multiple of pages and chunks: cutting there changes no bit of the state.
-inline constexpr size_t kPassTokens = 1024;
+// A prompt is read in pieces, so that the memory of a pass does not grow with it: enough tokens for products
+// at full speed, and a multiple of pages and chunks, so that the cuts change no bit of the state.
+inline constexpr size_t kPromptPiece = 512;
 
 class Session {
  public:
   // pass_tokens: how long prompts are cut; 0: not at all.
-  Session(Model& model, ThreadPool& pool, size_t pass_tokens = kPassTokens)
+  Session(Model& model, ThreadPool& pool, size_t pass_tokens = kPromptPiece)
       : model_(model), pool_(pool), state_(model.new_state()), pass_tokens_(pass_tokens) {}
 
   // Reads tokens and returns the logits after the last one (valid until the next call). At least one token.
