@@ -219,7 +219,7 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (auto& s : snapshots) s.clear();
     for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
     const Layer& l = layers_[i];
-    const auto mixed = [this, &l, in, positions, states, &snapshots](Exec& exec, Var from) {
+    const auto mixed = [this, &l, in, positions, states, snapshots](Exec& exec, Var from) {
       return mixer_forward(exec, l, from, in, positions, states, snapshots);
     };
     const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
