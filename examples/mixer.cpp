@@ -20,9 +20,8 @@ struct LookBack : Mixer {
         width(model.d_model),
         gate(declare.matrix("gate.weight", width, width)),
         out(declare.matrix("out.weight", width, width, Init::kOutput)) {}
-  Var forward(const MixerCall& call) const override {  // ops record their backward when training
-    const std::vector<float*> kept = call.memory(&LayerState::delayed, by * width);  // from call to call
-    const Var before = delay(call.exec, call.x, by, call.offsets, kept);
+  Var forward(const MixerCall& call) const override {       // ops record their backward when training
+    const Var before = remembered_delay(call, call.x, by);  // in a state: from call to call
     const Var mixed = blend(call.exec, before, call.x, linear(call.exec, call.x, gate));
     return linear(call.exec, mixed, out, call.residual);
   }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "io/json.h"
 #include "process.h"
 
 namespace braid::test {
@@ -424,6 +425,59 @@ TEST(Cli, ASavedStateGoesOn) {
   EXPECT_EQ(generate("1,1", {"--load-state", dir / "prompt"}), all);
   expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--load-state", dir / "l"}), 1,
                {"not a saved state"});
+  // Sampled, too: the draws go on where they were. And with guesses.
+  const std::vector<std::string> sampled{"--temperature", "1", "--seed", "3", "--max-tokens", "20"};
+  const auto sample = [&](const std::string& ids, std::vector<std::string> more) {
+    more.insert(more.end(), {"generate", "--model", model(), "--tokens", ids});
+    std::rotate(more.begin(), more.end() - 5, more.end());
+    more.insert(more.end(), sampled.begin(), sampled.end());
+    const Finished f = run_braid(more);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f;
+  };
+  const std::string text = sample("1,0,1,1,0,1,1", {}).out;
+  EXPECT_EQ(sample("1,1", {"--load-state", dir / "prompt"}).out, text);
+  const Finished guessed = sample("1,0,1,1,0,1,1", {"--draft", "7", "--verbose"});
+  EXPECT_EQ(guessed.out, text);
+  EXPECT_NE(guessed.err.find("guesses right"), std::string::npos) << guessed.err;
+  const Finished told = sample("1,1", {"--load-state", dir / "prompt", "--verbose", "--draft", "3"});
+  EXPECT_EQ(told.out, text);
+  EXPECT_NE(told.err.find("5 tokens from"), std::string::npos) << told.err;
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--draft", "8"}), 2,
+               {"give 0 to 7"});
+  // A byte that changed on the disk.
+  std::string bytes = slurp(dir / "prompt");
+  bytes[bytes.size() - 3] ^= 4;
+  spit(dir / "flipped", bytes);
+  expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--load-state", dir / "flipped"}),
+               1, {"flipped was changed after it was saved", "save the state again"});
+}
+
+TEST(Cli, EvalScoresATextAndComparesModels) {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "a text that says " + std::to_string(i * i) + " and goes on. ";
+  spit(dir / "text", text);
+  for (const char* seed : {"1", "2"}) {
+    const Finished f =
+        run_braid({"train", "--text", dir / "text", "--length", "32", "--steps", "3", "--batch", "4",
+                   "--seed", seed, "--quiet", "--run", dir / ("run" + std::string(seed))});
+    ASSERT_EQ(f.code, 0) << f.err;
+  }
+  const Finished one =
+      run_braid({"eval", "--model", dir / "run1", "--text", dir / "text", "--context", "64"});
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("perplexity"), std::string::npos) << one.out;
+  EXPECT_EQ(one.out.find("KL"), std::string::npos) << one.out;
+  const Finished two = run_braid({"eval", "--model", dir / "run1", "--compare", dir / "run2", "--text",
+                                  dir / "text", "--context", "64", "--chunks", "4", "--json"});
+  ASSERT_EQ(two.code, 0) << two.err;
+  const Json j = Json::parse(two.out);
+  EXPECT_EQ(j["llama"]["model"]["tokens"], 4 * 31);
+  EXPECT_EQ(j["plain"]["model"]["tokens"], 4 * 64 - 1);
+  EXPECT_GT(j["llama"]["kl"], 0);
+  expect_error(run_braid({"eval", "--model", dir / "run1", "--text", dir / "nothing"}), 1, {"nothing"});
+  expect_error(run_braid({"eval", "--model", dir / "run1"}), 2, {"--text"});
 }
 
 // verify itself forces every implementation of every op; what is left is the choice a plain machine makes.

@@ -11,6 +11,7 @@
 #include "infer/session.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"
+#include "model/state_check.h"
 #include "process.h"
 
 namespace braid::test {
@@ -130,6 +131,15 @@ TEST(Fixtures, LogitsOfEveryPositionAndAnyCut) {
     const Difference d = whole(*model, f);
     RecordProperty(f.name, fmt::format("worst {:.1e}, rms {:.1e}", d.worst, d.rms));
     fmt::print("  {:<22} worst {:.1e}, rms {:.1e}\n", f.name, d.worst, d.rms);
+  }
+}
+
+// Rolled back, batched, cut by snapshots: bit for bit.
+TEST(Fixtures, StatesHoldTheirPromises) {
+  for (const Fixture& f : fixtures()) {
+    const std::unique_ptr<Model> model = load(f);
+    for (const StateCheck& c : check_states(*model))
+      for (const std::string& w : c.wrong) ADD_FAILURE() << f.name << ": " << c.what << ": " << w;
   }
 }
 

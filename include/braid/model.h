@@ -9,5 +9,6 @@
 #include "model/mixers/fast_weight.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
+#include "model/mixers/remember.h"
 #include "model/model.h"
 #include "model/presets.h"

@@ -50,15 +50,32 @@ void check_states(const Exec& e, std::span<float* const> states) {
   check(states.empty() || !e.exact(), "Exact carries no states");
 }
 
+// part(sequence, begin, end) for all rows: whole sequences, or up to each cut, where the state is copied.
+template <class Part>
+void in_parts(std::span<const uint32_t> offsets, std::span<float* const> states, size_t size,
+              std::span<const StateCut> cuts, const Part& part) {
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    size_t at = offsets[s];
+    for (const StateCut& c : cuts) {
+      if (c.sequence != s) continue;
+      part(s, at, offsets[s] + c.rows);
+      at = offsets[s] + c.rows;
+      std::copy_n(states[s], size, c.to);
+    }
+    part(s, at, offsets[s + 1]);
+  }
+}
+
 }  // namespace
 
-Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states) {
+Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states,
+          std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "delay", false);
   check_states(e, states);
   const size_t width = x.v.cols;
   const Var y = e.result(x.v.rows, width);
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    const size_t begin = offsets[s], n = offsets[s + 1] - begin, early = std::min(n, by);
+  in_parts(offsets, states, by * width, cuts, [&](size_t s, size_t begin, size_t end) {
+    const size_t n = end - begin, early = std::min(n, by);
     for (size_t i = 0; i < early; ++i)
       if (states.empty())
         std::fill_n(y.v.row(begin + i), width, 0.0f);
@@ -67,11 +84,11 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
     for (size_t i = by; i < n; ++i) std::copy_n(x.v.row(begin + i - by), width, y.v.row(begin + i));
     if (Exact* exact = e.exact(); exact && n > by)
       exact->copy(x.v.row_range(begin, begin + n - by), y.v.row_range(begin + by, begin + n));
-    if (states.empty()) continue;
+    if (states.empty()) return;
     std::copy(states[s] + early * width, states[s] + by * width, states[s]);
     for (size_t i = 0; i < early; ++i)
       std::copy_n(x.v.row(begin + n - early + i), width, states[s] + (by - early + i) * width);
-  }
+  });
   if (e.recording())
     e.tape().record("delay", y.slot, [e, x, y, by, offsets] {
       const Mat<float> dy = e.tape().grad(y.slot);
@@ -87,7 +104,7 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
 }
 
 Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const uint32_t> offsets,
-               std::span<float* const> states) {
+               std::span<float* const> states, std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "short conv", false);
   check_states(e, states);
   const size_t width = e.weight(w).cols;
@@ -103,15 +120,26 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                     y.v, e.par());
     return y;
   }
-  const StateBlock block(e, states, x.v.cols * (width - 1));
-  const ShortConvIn in{.x = x.v,
+  const auto inputs = [&](Mat<const float> rows, std::span<const uint32_t> bounds, const float* state) {
+    return ShortConvIn{.x = rows,
                        .w = e.weight(w).data,
                        .width = width,
-                       .offsets = offsets,
-                       .state = block.data(),
+                       .offsets = bounds,
+                       .state = state,
                        .silu = o.silu,
                        .l2_dim = o.l2_dim,
                        .l2_channels = o.l2_channels};
+  };
+  if (!cuts.empty()) {
+    in_parts(offsets, states, x.v.cols * (width - 1), cuts, [&](size_t s, size_t begin, size_t end) {
+      const uint32_t bounds[] = {0, static_cast<uint32_t>(end - begin)};
+      short_conv_fwd(inputs(x.v.row_range(begin, end), bounds, states[s]), y.v.row_range(begin, end),
+                     states[s], e.par());
+    });
+    return y;
+  }
+  const StateBlock block(e, states, x.v.cols * (width - 1));
+  const ShortConvIn in = inputs(x.v, offsets, block.data());
   short_conv_fwd(in, y.v, block.data(), e.par());
   if (Exact* exact = e.exact()) exact->short_conv_fwd(in, y.v);
   if (e.recording())
@@ -124,7 +152,7 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
 }
 
 Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets,
-                   std::span<float* const> states) {
+                   std::span<float* const> states, std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "selective scan", false);
   check_states(e, states);
   const Mat<const float> a_log = e.weight(v.a_log);
@@ -148,16 +176,28 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                         y.v, e.par());
     return y;
   }
+  SelectiveScanIn in{.x = v.x.v,
+                     .dt = v.dt.v,
+                     .A = A.data,
+                     .B = v.B.v,
+                     .C = v.C.v,
+                     .skip = e.weight(v.skip).data,
+                     .offsets = offsets,
+                     .h0 = nullptr,
+                     .low = v.low};
+  if (!cuts.empty()) {
+    in_parts(offsets, states, count, cuts, [&](size_t s, size_t begin, size_t end) {
+      const uint32_t bounds[] = {0, static_cast<uint32_t>(end - begin)};
+      SelectiveScanIn part = in;
+      part.x = in.x.row_range(begin, end), part.dt = in.dt.row_range(begin, end);
+      part.B = in.B.row_range(begin, end), part.C = in.C.row_range(begin, end);
+      part.offsets = bounds, part.h0 = states[s];
+      selective_scan_fwd(part, y.v.row_range(begin, end), states[s], e.par());
+    });
+    return y;
+  }
   const StateBlock block(e, states, count);
-  const SelectiveScanIn in{.x = v.x.v,
-                           .dt = v.dt.v,
-                           .A = A.data,
-                           .B = v.B.v,
-                           .C = v.C.v,
-                           .skip = e.weight(v.skip).data,
-                           .offsets = offsets,
-                           .h0 = block.data(),
-                           .low = v.low};
+  in.h0 = block.data();
   selective_scan_fwd(in, y.v, block.data(), e.par());
   if (Exact* exact = e.exact()) exact->selective_scan_fwd(in, y.v);
   if (e.recording())
@@ -192,13 +232,43 @@ FastWeightIn inputs(const FastWeightShape& s, const FastWeightVars& v, std::span
           .s0 = {}};
 }
 
+// Rows [begin, end) as a sequence of their own.
+FastWeightIn part_of(const FastWeightShape& s, const FastWeightIn& all, size_t begin, size_t end,
+                     std::span<const uint32_t> offsets, std::span<const float* const> s0) {
+  const auto part = [&](Mat<const float> m) { return m.data ? m.row_range(begin, end) : m; };
+  return {.q = part(all.q),
+          .k = part(all.k),
+          .v = part(all.v),
+          .g = s.decay == FastWeightDecay::kHead ? all.g : part(all.g),
+          .beta = part(all.beta),
+          .offsets = offsets,
+          .s0 = s0};
+}
+
 }  // namespace
 
 Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std::span<const uint32_t> offsets,
-                std::span<float* const> states) {
+                std::span<float* const> states, std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "fast weight", false);
   check_states(e, states);
   FastWeightIn in = inputs(s, v, offsets);
+  if (!cuts.empty()) {
+    const Var o = e.result(v.q.v.rows, s.value_heads * s.dv);
+    const Arena::Mark mark = e.arena().mark();
+    const std::span<float> scratch = e.arena().take<float>(fast_weight_fwd_scratch(s, e.par()));
+    in_parts(offsets, states, s.value_heads * s.dk * s.dv, cuts, [&](size_t i, size_t begin, size_t end) {
+      // The form that the whole sequence would have.
+      const FastWeightPlan plan = fast_weight_plan(s, offsets[i + 1] - offsets[i], false, false);
+      FastWeightShape how = s;
+      how.form = plan.form, how.chunk = plan.chunk;
+      const uint32_t bounds[] = {0, static_cast<uint32_t>(end - begin)};
+      const float* const s0[] = {states[i]};
+      fast_weight_fwd(how, part_of(s, in, begin, end, bounds, s0), o.v.row_range(begin, end),
+                      states.subspan(i, 1), e.par(), scratch);
+    });
+    e.arena().release(mark);
+    return o;
+  }
   const std::vector<const float*> s0(states.begin(), states.end());
   in.s0 = s0;
   const Var o = e.result(v.q.v.rows, s.value_heads * s.dv);
@@ -353,29 +423,29 @@ FastWeightShape reading(FastWeightShape s) {
   return s;
 }
 
-// Sequences that go on from a state, anywhere in a chunk: chunk by chunk, read and write.
-Var chunks_in_turn(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
+// Sequences that go on from a state, anywhere in a chunk: chunk by chunk, read and write. Token by token, as
+// then any cut gives the same bits.
+Var chunks_in_turn(Exec& e, FastWeightShape s, const FastWeightVars& v, size_t chunk,
                    std::span<const int32_t> positions, std::span<const uint32_t> offsets,
-                   std::span<float* const> states) {
+                   std::span<float* const> states, std::span<const StateCut> cuts) {
+  s.form = FastWeightForm::kRecurrent;
   const size_t size = s.value_heads * s.dk * s.dv;
   const FastWeightIn all = inputs(s, v, offsets);
   const Var o = e.result(v.q.v.rows, s.value_heads * s.dv);
   const Arena::Mark mark = e.arena().mark();
-  const std::span<float> zeros = e.arena().take<float>(std::max(s.key_heads * s.dk, s.value_heads * s.dv)),
-                         scratch = e.arena().take<float>(fast_weight_fwd_scratch(s, e.par()));
+  const std::span<float> zeros = e.arena().take<float>(std::max(s.key_heads * s.dk, s.value_heads * s.dv));
   std::ranges::fill(zeros, 0.0f);
   const Mat<float> unread = e.arena().mat(std::min(chunk, v.q.v.rows), s.value_heads * s.dv);
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+  in_parts(offsets, states, 2 * size, cuts, [&](size_t i, size_t begin, size_t last) {
     float* const read = states[i];
     float* const write[] = {states[i] + size};
     const float *const from_read[] = {read}, *const from_write[] = {write[0]};
-    for (size_t at = offsets[i]; at < offsets[i + 1];) {
+    for (size_t at = begin; at < last;) {
       const size_t phase = static_cast<size_t>(positions[at]) % chunk,
-                   end = std::min<size_t>(offsets[i + 1], at + chunk - phase), n = end - at;
+                   end = std::min<size_t>(last, at + chunk - phase), n = end - at;
       const uint32_t bounds[] = {0, static_cast<uint32_t>(n)};
-      const auto part = [&](Mat<const float> m) { return m.data ? m.row_range(at, end) : m; };
       fast_weight_fwd(reading(s),
-                      {.q = part(all.q),
+                      {.q = all.q.row_range(at, end),
                        .k = zero_rows(zeros.data(), n, s.key_heads * s.dk),
                        .v = zero_rows(zeros.data(), n, s.value_heads * s.dv),
                        .g = {},
@@ -383,19 +453,13 @@ Var chunks_in_turn(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
                        .offsets = bounds,
                        .s0 = from_read},
                       o.v.row_range(at, end), {}, e.par());
-      fast_weight_fwd(s,
-                      {.q = zero_rows(zeros.data(), n, s.key_heads * s.dk),
-                       .k = part(all.k),
-                       .v = part(all.v),
-                       .g = v.g_head ? all.g : part(all.g),
-                       .beta = part(all.beta),
-                       .offsets = bounds,
-                       .s0 = from_write},
-                      unread.row_range(0, n), write, e.par(), scratch);
+      FastWeightIn in = part_of(s, all, at, end, bounds, from_write);
+      in.q = zero_rows(zeros.data(), n, s.key_heads * s.dk);
+      fast_weight_fwd(s, in, unread.row_range(0, n), write, e.par());
       if (phase + n == chunk) std::copy_n(write[0], size, read);
       at = end;
     }
-  }
+  });
   e.arena().release(mark);
   return o;
 }
@@ -404,11 +468,11 @@ Var chunks_in_turn(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
 
 Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
-                       std::span<float* const> states) {
+                       std::span<float* const> states, std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "fast weight chunks", false);
   check_states(e, states);
   const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
-                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states);
+                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states, cuts);
   if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
   return o;
 }

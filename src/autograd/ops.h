@@ -67,8 +67,18 @@ std::array<Var, n> split(Exec& e, Var x, const std::array<size_t, n>& widths) {
 Var reshape(Exec& e, Var x, size_t rows, size_t cols);
 // x in columns [begin, ...) of a matrix of zeros that is `cols` wide.
 Var place(Exec& e, Var x, size_t cols, size_t begin);
+
+// Ops that remember may copy a state on the way: after the first `rows` rows of a sequence. Several come by
+// sequence, then by rows. The results have the same bits as without, if `rows` are multiples of kCutRows.
+struct StateCut {
+  size_t sequence, rows;
+  float* to;
+};
+inline constexpr size_t kCutRows = kFastWeightChunk;
+
 // Row t of each sequence is row t - by of x; zeros, or the states' [by, width], come first.
-Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states = {});
+Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states = {},
+          std::span<const StateCut> cuts = {});
 
 // kernels/pointwise
 Var map(Exec& e, Var x, Map f, float scale = 1, int bias = -1);
@@ -95,7 +105,7 @@ struct ConvOptions {
   size_t l2_dim = 0, l2_channels = 0;
 };
 Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<const uint32_t> offsets,
-               std::span<float* const> states = {});
+               std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
 
 // Mamba's recurrence; A = -exp(A_log), skip: [width]. States: [width, state].
 struct ScanVars {
@@ -104,7 +114,7 @@ struct ScanVars {
   float low = 0;  // -1: negative eigenvalues
 };
 Var selective_scan(Exec& e, const ScanVars& in, std::span<const uint32_t> offsets,
-                   std::span<float* const> states = {});
+                   std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
 
 // The fast-weight recurrence. g is absent without decay, beta with additive writes; a constant decay per head
 // is given by g_head. States: [value_heads, dk, dv].
@@ -113,12 +123,13 @@ struct FastWeightVars {
   const float* g_head = nullptr;
 };
 Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
-                std::span<const uint32_t> offsets, std::span<float* const> states = {});
+                std::span<const uint32_t> offsets, std::span<float* const> states = {},
+                std::span<const StateCut> cuts = {});
 // The same memory, but a token reads what was written before its chunk: chunks of `chunk` positions, counted
 // from the start of the sequence. States: [2, value_heads, dk, dv], what is read and what is written.
 Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVars& in, size_t chunk,
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
-                       std::span<float* const> states = {});
+                       std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
 
 // DeltaFormer. a and b may be absent: ones. past: see DeltaFormerIn; not while recording.
 struct DeltaFormerVars {

@@ -32,6 +32,7 @@ std::span<const Verb> all_verbs();
 std::function<int()> define_train(CLI::App& app);
 std::function<int()> define_generate(CLI::App& app);
 std::function<int()> define_chat(CLI::App& app);
+std::function<int()> define_eval(CLI::App& app);
 std::function<int()> define_logits(CLI::App& app);
 std::function<int()> define_info(CLI::App& app);
 std::function<int()> define_convert(CLI::App& app);

@@ -3,6 +3,7 @@
 #include <editline/readline.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -22,8 +23,8 @@ struct Options {
   std::string model, system, prompt, template_file, tools, history;
   std::vector<std::string> set, stop;
   std::optional<int64_t> max_tokens;
-  int64_t threads = 0;
-  bool json = false;
+  int64_t threads = 0, draft = 0, cache_mb = 1024, cache_grid = 512;
+  bool json = false, verbose = false, cache_bf16 = false;
   SamplingFlags sampling;
   template <class V>
   void visit(V& v) {
@@ -37,6 +38,11 @@ struct Options {
     v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)");
     v("--stop", stop, "end an answer before this string would appear; may be repeated");
     sampling.visit(v);
+    v("--draft", draft, "guess up to this many tokens per pass, 7 at most; see braid generate");
+    v("--cache-mb", cache_mb, "memory for states that spare reading a prompt again");
+    v("--cache-grid", cache_grid, "keep one about every so many tokens; 0 = only at ends of messages");
+    v("--cache-bf16", cache_bf16, "keep them in half the memory, rounded: answers may then differ");
+    v("--verbose", verbose, "tell how much of a prompt was remembered, and why not more");
     v("--threads", threads, "threads; 0 = all cores");
     v("--json", json, "with --prompt: print one JSON object instead of streaming");
   }
@@ -69,7 +75,14 @@ bool read_line(const char* prompt, std::string& line) {
 class Chat {
  public:
   Chat(const Options& o, TextModel& model, ChatTemplate chat, ThreadPool& pool)
-      : o_(o), model_(model), template_(std::move(chat)), session_(*model.model, pool) {
+      : o_(o),
+        model_(model),
+        template_(std::move(chat)),
+        session_(*model.model, pool),
+        memory_({.bytes = static_cast<size_t>(o.cache_mb) << 20,
+                 .grid = static_cast<size_t>(o.cache_grid),
+                 .narrow = o.cache_bf16}) {
+    generate_.draft = o.draft;
     generate_.max_tokens = most_tokens(o.max_tokens, model.generation, 2048), generate_.stop = o.stop;
     generate_.end_tokens = chat_end_tokens(model_);
   }
@@ -99,9 +112,14 @@ class Chat {
     const std::vector<int32_t> prompt =
         model_.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
     if (prompt.empty()) return Error{"the chat template gives an empty prompt"};
-    generate_.known = memory_.recall(session_, prompt);
+    recalled_ = memory_.recall(session_, prompt);
+    generate_.known = recalled_.cached;
+    generate_.snapshots_at = memory_.places(prompt, recalled_.cached, message_ends(prompt));
+    generate_.snapshot = [&](size_t tokens, State state) {
+      memory_.keep(prompt, tokens, std::move(state), "on the way through a prompt");
+    };
     generate_.after_prompt = [&](const State& state) {
-      memory_.keep(prompt, state);
+      memory_.keep(prompt, prompt.size(), state, "the end of a prompt");
       return Status{};
     };
     StreamDecoder decoder(*model_.tokenizer);
@@ -119,7 +137,7 @@ class Chat {
     if (!r) return r;
     std::vector<int32_t> read = prompt;
     read.insert(read.end(), r->tokens.begin(), r->tokens.end());
-    memory_.keep(std::span(read).first(r->read), session_.state());
+    memory_.keep(std::span(read).first(r->read), r->read, session_.state(), "the end of an answer");
     messages_.push_back({{"role", "assistant"}, {"content", answer_}});
     prompt_tokens_ = prompt.size();
     return r;
@@ -143,9 +161,35 @@ class Chat {
 
   const std::string& last_answer() const { return answer_; }
   size_t prompt_tokens() const { return prompt_tokens_; }
-  size_t known() const { return generate_.known; }
+  const Recalled& recalled() const { return recalled_; }
+
+  void tell(const Generated& r) const {
+    fmt::print(stderr, "[prompt: {} cached, {} replayed, {} computed: {}]\n[{} states kept, {:.1f} MB]\n",
+               recalled_.cached, recalled_.replayed, recalled_.computed, recalled_.why, memory_.size(),
+               static_cast<double>(memory_.bytes()) / (1 << 20));
+    if (o_.draft) fmt::print(stderr, "[{}]\n", draft_text(r));
+  }
 
  private:
+  // About where messages end in the prompt, as far as it has not been read: the latest ones. Where a template
+  // renders a beginning of the conversation in another way, the place is where the two part.
+  std::vector<size_t> message_ends(std::span<const int32_t> prompt) const {
+    constexpr size_t kMost = 8;
+    std::vector<size_t> ends;
+    Json context = variables_, messages = messages_;
+    context["add_generation_prompt"] = false;
+    for (; !messages.empty() && ends.size() < kMost; messages.erase(messages.size() - 1)) {
+      context["messages"] = messages;
+      const Result<std::string> text = template_.render(context);
+      if (!text) break;  // some templates want whole turns
+      const std::vector<int32_t> begin =
+          model_.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+      ends.push_back(static_cast<size_t>(std::ranges::mismatch(begin, prompt).in1 - begin.begin()));
+      if (ends.back() <= recalled_.cached) break;
+    }
+    return ends;
+  }
+
   static bool read(std::string& line) {
     if (!read_line("> ", line)) return false;
     for (std::string more; line.ends_with('\\') && read_line("  ", more);) line.back() = '\n', line += more;
@@ -160,13 +204,14 @@ class Chat {
       return;
     }
     fmt::print("\n");
-    const size_t fed = prompt_tokens_ - generate_.known;
+    const size_t fed = prompt_tokens_ - recalled_.cached;
     fmt::print(stderr, "[{} tokens at {:.1f}/s; prompt: {} read at {:.0f}/s, {} remembered{}]\n",
                r->tokens.size(), static_cast<double>(r->tokens.size()) / r->decode_seconds, fed,
-               static_cast<double>(fed) / r->prefill_seconds, generate_.known,
+               static_cast<double>(fed) / r->prefill_seconds, recalled_.cached,
                r->why == "interrupt" ? "; stopped by Ctrl-C"
                : r->why == "length"  ? "; --max-tokens reached"
                                      : "");
+    if (o_.verbose) tell(*r);
   }
 
   void reset() {
@@ -292,6 +337,7 @@ class Chat {
   ChatTemplate template_;
   Session session_;
   PromptMemory memory_;
+  Recalled recalled_;
   GenerateOptions generate_;
   Json messages_ = Json::array(), variables_ = Json::object();
   std::string system_, answer_;
@@ -304,6 +350,10 @@ int run(const Options& o) {
         {"chat: --model is missing", "give a model folder with a tokenizer and a chat template"});
   if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
   if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
+  if (Status s = check_draft(o.draft); !s) return wrong_use(s.error());
+  if (o.cache_mb < 0 || o.cache_mb > (int64_t{1} << 40))
+    return wrong_use({fmt::format("--cache-mb is {}", o.cache_mb), "give the megabytes to use at most"});
+  if (o.cache_grid < 0) return wrong_use({fmt::format("--cache-grid is {}", o.cache_grid), "give 0 or more"});
   Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
   if (!chat) return fail(chat.error());
   Result<TextModel> model = TextModel::load(o.model);
@@ -319,11 +369,18 @@ int run(const Options& o) {
   c.ask(o.prompt);
   const Result<Generated> r = c.answer(!o.json);
   if (!r) return fail(r.error());
-  if (!o.json) return fmt::print("\n"), kOk;
+  if (!o.json) {
+    fmt::print("\n");
+    if (o.verbose) c.tell(*r);
+    return kOk;
+  }
   print_json({{"answer", c.last_answer()},
               {"tokens", r->tokens},
               {"why", r->why},
               {"prompt_tokens", c.prompt_tokens()},
+              {"cached_tokens", c.recalled().cached},
+              {"replayed_tokens", c.recalled().replayed},
+              {"draft", draft_json(*r)},
               {"prefill_tokens_per_second", static_cast<double>(c.prompt_tokens()) / r->prefill_seconds},
               {"decode_tokens_per_second", static_cast<double>(r->tokens.size()) / r->decode_seconds}});
   return kOk;

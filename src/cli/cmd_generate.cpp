@@ -14,9 +14,9 @@ namespace {
 struct Options {
   std::string model, prompt, prompt_file, tokens, load_state, save_state;
   std::optional<int64_t> max_tokens;
-  int64_t threads = 0;
+  int64_t threads = 0, draft = 0;
   std::vector<std::string> stop;
-  bool ignore_eos = false, json = false, stats = false;
+  bool ignore_eos = false, json = false, stats = false, verbose = false;
   SamplingFlags sampling;
   template <class V>
   void visit(V& v) {
@@ -31,8 +31,12 @@ struct Options {
     v("--load-state", load_state,
       "go on from a state that --save-state wrote: the prompt follows what it has read");
     v("--save-state", save_state, "file for what the model remembers after the prompt");
+    v("--draft", draft,
+      "guess up to this many tokens, 7 at most, from where the same words stood before, and read them in one "
+      "pass: the same text, faster where it repeats itself");
     v("--threads", threads, "threads; 0 = all cores");
     v("--stats", stats, "print speed on stderr at the end");
+    v("--verbose", verbose, "tell on stderr what of the states was used, and what --draft gained");
     v("--json", json, "print one JSON object at the end instead of streaming");
   }
 };
@@ -44,6 +48,7 @@ int run(const Options& o) {
   if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
     return wrong_use({"generate: give one of --prompt, --prompt-file and --tokens"});
   if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
+  if (Status s = check_draft(o.draft); !s) return wrong_use(s.error());
   std::vector<int32_t> prompt;
   std::string text = o.prompt;
   if (!o.tokens.empty()) {
@@ -64,6 +69,7 @@ int run(const Options& o) {
   if (!sampler) return wrong_use(sampler.error());
   GenerateOptions g{.sampler = *std::move(sampler),
                     .max_tokens = most_tokens(o.max_tokens, loaded->generation, 256),
+                    .draft = o.draft,
                     .stop = o.stop};
   tell_ignored(loaded->generation);
   if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
@@ -80,12 +86,20 @@ int run(const Options& o) {
   ThreadPool pool(resolve_threads(o.threads));
   Session session(*model, pool);
   if (!o.load_state.empty()) {
-    Result<State> state = load_state(*model, o.load_state);
-    if (!state) return fail(state.error());
-    session.set_state(*std::move(state));
+    Result<SavedState> saved = load_saved(*model, o.load_state);
+    if (!saved) return fail(saved.error());
+    if (o.verbose)
+      fmt::print(stderr, "[state: {} tokens from {}, {} of the prompt to read]\n", saved->state.position,
+                 o.load_state, prompt.size());
+    g.before = std::move(saved->tokens);
+    session.set_state(std::move(saved->state));
   }
   if (!o.save_state.empty())
-    g.after_prompt = [&](const State& state) { return save_state(state, *model, o.save_state); };
+    g.after_prompt = [&](const State& state) {
+      std::vector<int32_t> read = g.before;
+      read.insert(read.end(), prompt.begin(), prompt.end());
+      return save_state(state, *model, o.save_state, read);
+    };
   std::optional<StreamDecoder> decoder;
   if (tokenizer) {
     decoder.emplace(*tokenizer);
@@ -115,12 +129,14 @@ int run(const Options& o) {
                 {"why", r->why},
                 {"prompt_tokens", prompt.size()},
                 {"prefill_tokens_per_second", prefill},
-                {"decode_tokens_per_second", decode}});
+                {"decode_tokens_per_second", decode},
+                {"draft", draft_json(*r)}});
   else
     fmt::print("\n");
   if (o.stats)
     fmt::print(stderr, "{} prompt tokens at {:.0f}/s, {} new tokens at {:.0f}/s, ended by {}\n",
                prompt.size(), prefill, r->tokens.size(), decode, r->why);
+  if (o.draft && (o.verbose || o.stats)) fmt::print(stderr, "[{}]\n", draft_text(*r));
   return kOk;
 }
 

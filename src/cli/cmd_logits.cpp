@@ -68,11 +68,14 @@ int run(const Options& o) {
 
   ThreadPool pool(resolve_threads(o.threads));
   Session session(**model, pool);
+  std::vector<int32_t> read;  // by the state
   if (!o.load_state.empty()) {
-    Result<State> state = load_state(**model, o.load_state);
-    if (!state) return fail(state.error());
-    session.set_state(*std::move(state));
+    Result<SavedState> saved = load_saved(**model, o.load_state);
+    if (!saved) return fail(saved.error());
+    read = std::move(saved->tokens);
+    session.set_state(std::move(saved->state));
   }
+  read.insert(read.end(), ids.begin(), ids.end());
   const int64_t answers = (*model)->config().answers();
   Tensor logits(DType::kF32, {static_cast<int64_t>(ids.size()), answers}),
       tokens(DType::kI32, {static_cast<int64_t>(ids.size())});
@@ -86,7 +89,7 @@ int run(const Options& o) {
   if (Status s = write_safetensors(o.out, {{"logits", logits.view()}, {"tokens", tokens.view()}}); !s)
     return fail(s.error());
   if (!o.save_state.empty())
-    if (Status s = save_state(session.state(), **model, o.save_state); !s) return fail(s.error());
+    if (Status s = save_state(session.state(), **model, o.save_state, read); !s) return fail(s.error());
   if (o.json)
     print_json({{"tokens", ids.size()}, {"vocab", answers}, {"pieces", pieces.size()}, {"out", o.out}});
   else

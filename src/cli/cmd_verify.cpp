@@ -1,13 +1,18 @@
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "infer/session.h"
+#include "infer/long_check.h"
 #include "kernels/registry.h"
 #include "model/exact_check.h"
 #include "model/presets.h"
+#include "model/state_check.h"
+#include "model/state_file.h"
 #include "train/gradient.h"
 
 namespace braid {
@@ -142,17 +147,44 @@ void verify_model(Table& table, Model& model, const std::string& name) {
   table.row(name, "gradient: threads inside ops, bitwise", 1,
             !std::ranges::equal(inner.grads(), inner1.grads()), 0, "");
 
+  for (const StateCheck& c : check_states(model, Par(many)))
+    table.row(name, c.what, c.checks, c.wrong.size(), 0, c.wrong.empty() ? "bit for bit" : c.wrong[0]);
   verify_exact(table, model, name, tokens);
 }
 
-int run(const std::string& dir, const std::string& arch, const std::string& size, bool json) {
+// A very long sequence; takes minutes.
+Status verify_long(Table& table, Model& model, const std::string& name, size_t tokens) {
+  ThreadPool pool(resolve_threads(0));
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("braid-verify-{}.state", getpid());
+  const Result<std::vector<LongRow>> rows = check_long(model, pool, tokens, file);
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+  if (!rows) return rows.error();
+  for (const LongRow& r : *rows)
+    table.row(name, fmt::format("{} tokens, {}", tokens, r.what), 1, !r.ok(), r.difference,
+              fmt::format("{}{}, {:.0f} s", r.finite ? "" : "NOT FINITE, ",
+                          r.same_bits ? "bit for bit" : "within the tolerance", r.seconds));
+  return {};
+}
+
+int run(const std::string& dir, std::string arch, const std::string& size, bool json, int64_t long_tokens) {
+  if (long_tokens < 0 || long_tokens > kMaxSavedPosition)
+    return wrong_use(
+        {fmt::format("verify: --long is {}", long_tokens), "give a number of tokens, e.g. 131072"});
+  if (long_tokens && dir.empty() && arch.empty()) arch = "qwen3.5";
+  const auto verify = [long_tokens](Table& table, Model& model, const std::string& name) {
+    if (long_tokens) return verify_long(table, model, name, static_cast<size_t>(long_tokens));
+    verify_model(table, model, name);
+    return Status{};
+  };
   const double start = seconds_now();
   Table table(json);
   if (!json) fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));
   if (!dir.empty()) {
     Result<std::unique_ptr<Model>> model = Model::load(dir);
     if (!model) return fail(model.error());
-    verify_model(table, **model, dir);
+    if (Status s = verify(table, **model, dir); !s) return fail(s.error());
   } else {
     if (!arch.empty() && !find_preset(arch))
       return wrong_use({"verify: there is no architecture '" + arch + "'", suggest(arch, preset_names())});
@@ -168,7 +200,7 @@ int run(const std::string& dir, const std::string& arch, const std::string& size
       if (!config) return fail(config.error());
       std::unique_ptr<Model> model = Model::create(*config);
       model->init(1);
-      verify_model(table, *model, std::string(p.name));
+      if (Status s = verify(table, *model, std::string(p.name)); !s) return fail(s.error());
     }
   }
   if (!json)
@@ -182,6 +214,7 @@ int run(const std::string& dir, const std::string& arch, const std::string& size
 std::function<int()> define_verify(CLI::App& app) {
   struct Options {
     std::string model, arch, size = "tiny";
+    int64_t long_tokens = 0;
     bool json = false;
   };
   auto o = std::make_shared<Options>();
@@ -189,8 +222,12 @@ std::function<int()> define_verify(CLI::App& app) {
   add("--model", o->model, "check this model folder only");
   add("--arch", o->arch, "check a model of this architecture only");
   add("--size", o->size, "its size");
+  add("--long", o->long_tokens,
+      "instead: read this many tokens, e.g. 131072, in one pass, in pieces and through a state file (--arch "
+      "or "
+      "--model, else qwen3.5); takes minutes");
   add("--json", o->json, "one JSON line per row");
-  return [o] { return run(o->model, o->arch, o->size, o->json); };
+  return [o] { return run(o->model, o->arch, o->size, o->json, o->long_tokens); };
 }
 
 }  // namespace braid

@@ -47,4 +47,24 @@ void tell_ignored(const GenerationConfig& model) {
     fmt::print(stderr, "note: generation_config.json: without effect: {}\n", fmt::join(model.ignored, ", "));
 }
 
+Status check_draft(int64_t given) {
+  if (given >= 0 && given <= kMostDraft) return {};
+  return Error{fmt::format("--draft is {}", given), fmt::format("give 0 to {}", kMostDraft)};
+}
+
+std::string draft_text(const Generated& r) {
+  std::string s = fmt::format("draft: {} of {} guesses right ({:.0f} %), {} tokens in {} passes", r.accepted,
+                              r.drafted, 100 * r.acceptance(), r.passes + r.accepted, r.passes);
+  if (r.speed_up() > 0) s += fmt::format(", {:.2f} times as fast as its own single steps", r.speed_up());
+  return s;
+}
+
+Json draft_json(const Generated& r) {
+  return {{"passes", r.passes},
+          {"drafted", r.drafted},
+          {"accepted", r.accepted},
+          {"acceptance", r.acceptance()},
+          {"speed_up", r.speed_up()}};
+}
+
 }  // namespace braid

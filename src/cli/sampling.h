@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "infer/generate.h"
 #include "infer/generation_config.h"
 
 namespace braid {
@@ -52,6 +53,11 @@ struct SamplingFlags {
 // --max-tokens: the user's number, else the model's, else `otherwise`.
 Status check_max_tokens(const std::optional<int64_t>& given);
 int64_t most_tokens(const std::optional<int64_t>& given, const GenerationConfig& model, int64_t otherwise);
+
+// --draft: guesses per pass, and what became of them.
+Status check_draft(int64_t given);
+std::string draft_text(const Generated& r);
+Json draft_json(const Generated& r);
 
 // Says on stderr what of generation_config.json has no effect.
 void tell_ignored(const GenerationConfig& model);

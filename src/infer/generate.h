@@ -12,13 +12,25 @@
 
 namespace braid {
 
+inline constexpr int64_t kMostDraft =
+    kSkinnyRows - 1;  // as many rows in a pass have the bits of single steps
+
 struct GenerateOptions {
   SamplerOptions sampler = {};
   int64_t max_tokens = 256;
-  size_t known = 0;                      // tokens of the prompt that the session has read; fewer than all
-  std::vector<int32_t> end_tokens = {};  // each of these ends the text and is not shown
-  std::vector<std::string> stop = {};    // ends before the first of these would be shown
+  size_t known = 0;                  // tokens of the prompt that the session has read; fewer than all
+  std::vector<int32_t> before = {};  // what it read before the prompt: for penalties, draws and guesses
+  // Guesses per pass, at most kMostDraft: tokens that followed the same words earlier are read together with
+  // the newest one, and taken back from the first that is not what the sampler chooses. The tokens are
+  // exactly those without it, sampled ones, too.
+  int64_t draft = 0;
+  std::vector<int32_t> end_tokens = {};                   // each of these ends the text and is not shown
+  std::vector<std::string> stop = {};                     // ends before the first of these would be shown
   std::function<Status(const State&)> after_prompt = {};  // may keep the state; its failure ends everything
+  // Snapshots while the prompt is read: about where (in tokens of the prompt), and who gets them, with how
+  // many tokens of the prompt each has read.
+  std::vector<size_t> snapshots_at = {};
+  std::function<void(size_t tokens, State state)> snapshot = {};
 };
 
 struct Generated {
@@ -26,6 +38,11 @@ struct Generated {
   std::string why;  // "end" (the last token is an end token), "stop", "length" or "interrupt"
   size_t read = 0;  // of prompt and tokens, what the session has read
   double prefill_seconds = 0, decode_seconds = 0;
+  size_t passes = 0, drafted = 0, accepted = 0;  // of decoding; guesses made and found right
+  size_t single_passes = 0;                      // passes of one token
+  double single_seconds = 0;                     // all of them together
+  double acceptance() const;                     // share of the guesses that were right
+  double speed_up() const;  // against as many passes of one token, as long as the measured ones; 0: none was
 };
 
 // `text_of` gives what a token adds to the text, and once more, without a token, what is left at the end;

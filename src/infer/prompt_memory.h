@@ -1,32 +1,70 @@
-// What a session has read, kept at a few places, so that a prompt that begins like an earlier one need not be
-// read again. Recurrent states cannot be cut: only whole beginnings help, and a chat keeps one where each
-// answer begins and one where it ends (templates often drop a part of the answer from the next prompt).
+// What a session has read, kept at many places, so that a prompt that begins like an earlier one need not be
+// read again. Recurrent states cannot be cut, so states are kept on a grid and where texts often part (ends
+// of messages, of prompts, of answers): a new prompt goes on from the last place before it differs, and what
+// it has to read again is bounded by the grid, not by the prompt.
+//
+//   PromptMemory memory;
+//   Recalled r = memory.recall(session, prompt);          // the session now stands behind r.cached tokens
+//   g.known = r.cached;
+//   g.snapshots_at = memory.places(prompt, r.cached, ends_of_messages);
+//   g.snapshot = [&](size_t n, State s) { memory.keep(prompt, n, std::move(s), "..."); };
+//
+// States share keys and values in pages, so a place in a long prompt costs the recurrent memories alone. The
+// budget counts each page once; what was used longest ago goes first.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "infer/session.h"
 
 namespace braid {
 
+struct PromptMemoryOptions {
+  size_t bytes = size_t{1} << 30;  // of kept states
+  size_t grid = 512;               // tokens between places
+  bool narrow = false;             // keep memories as bf16: half the bytes, not bit-exact
+};
+
+struct Recalled {
+  size_t cached = 0;    // tokens that a kept state has read
+  size_t replayed = 0;  // read before, but behind that state: to be read again
+  size_t computed = 0;  // never read before
+  std::string why;      // in words
+};
+
 class PromptMemory {
  public:
-  explicit PromptMemory(size_t most = 8) : most_(most) {}
+  explicit PromptMemory(const PromptMemoryOptions& options = {}) : options_(options) {}
 
   // Puts the session behind the longest beginning of `prompt` that is kept and leaves at least one token to
-  // read. Returns its length; 0: the session starts anew.
-  size_t recall(Session& session, std::span<const int32_t> prompt) const;
-  // `tokens`: all that `state` has read.
-  void keep(std::span<const int32_t> tokens, const State& state);
+  // read; or at the start.
+  Recalled recall(Session& session, std::span<const int32_t> prompt);
+  // Where to take snapshots of what is left to read: the grid and `points`.
+  std::vector<size_t> places(std::span<const int32_t> prompt, size_t known,
+                             std::span<const size_t> points) const;
+  // `state` has read the first `count` of `tokens`. what: for people, "the end of a message".
+  void keep(std::span<const int32_t> tokens, size_t count, State state, const std::string& what);
+
+  size_t bytes() const;  // of kept states, each page once
+  size_t size() const { return kept_.size(); }
 
  private:
+  using Tokens = std::shared_ptr<const std::vector<int32_t>>;
   struct Kept {
-    std::vector<int32_t> tokens;
+    Tokens tokens;
+    size_t count;  // of them
     State state;
+    std::string what;
   };
-  size_t most_;
-  std::vector<Kept> kept_;  // the oldest first
+  Tokens text(std::span<const int32_t> tokens);
+
+  PromptMemoryOptions options_;
+  std::vector<Kept> kept_;    // used longest ago first
+  std::vector<Tokens> read_;  // the last few texts, to tell what was read before from what was not
+  size_t dropped_ = 0;        // states that the budget had no place for
 };
 
 }  // namespace braid

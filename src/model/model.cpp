@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/recompute.h"
@@ -161,10 +162,36 @@ void Model::prepare(int64_t positions) {
   for (Layer& l : layers_) l.mixer->prepare(prepared_);
 }
 
+namespace {
+
+// A snapshot that a pass takes on the way, not at its end.
+struct Taken {
+  size_t sequence, tokens;  // after so many of the sequence's
+  State state;
+};
+
+void add_taken(const Model::Input& in, size_t s, size_t layers, std::vector<Taken>& to) {
+  if (!in.snapshots[s]) return;
+  const int64_t first = in.states[s]->position, last = first + in.offsets[s + 1] - in.offsets[s];
+  std::vector<size_t> tokens;
+  for (const int64_t at : in.snapshots[s]->at)
+    if (at > first && at < last) tokens.push_back(static_cast<size_t>(at - first) / kCutRows * kCutRows);
+  std::ranges::sort(tokens);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] == 0 || (i > 0 && tokens[i] == tokens[i - 1])) continue;
+    to.push_back({s, tokens[i], {}});
+    to.back().state.position = first + static_cast<int64_t>(tokens[i]);
+    to.back().state.layers.resize(layers);
+  }
+}
+
+}  // namespace
+
 Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) const {
   const size_t n = in.tokens.size(), sequences = in.offsets.size() - 1;
-  check(in.offsets.back() == n && (in.states.empty() || in.states.size() == sequences),
-        "Model::hidden: bad offsets or states");
+  check(in.offsets.back() == n && (in.states.empty() || in.states.size() == sequences) &&
+            (in.snapshots.empty() || in.snapshots.size() == in.states.size()),
+        "Model::hidden: bad offsets, states or snapshots");
   const std::span<int32_t> positions = e.arena().take<int32_t>(n);
   for (size_t s = 0; s < sequences; ++s) {
     const int64_t first = in.states.empty() ? 0 : in.states[s]->position;
@@ -172,8 +199,12 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
       positions[i] = static_cast<int32_t>(first + i - in.offsets[s]);
   }
+  for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->begin_pass(in.offsets[s + 1] - in.offsets[s]);
+  std::vector<Taken> taken;
+  for (size_t s = 0; s < in.snapshots.size(); ++s) add_taken(in, s, layers_.size(), taken);
   Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
   std::vector<LayerState*> states(in.states.size());
+  std::vector<std::vector<LayerSnapshot>> snapshots(taken.empty() ? 0 : sequences);
   // Without a tape a part of a layer updates x in place and its temporaries can go.
   const auto run = [&](auto part) {
     const Arena::Mark mark = e.arena().mark();
@@ -185,9 +216,11 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   };
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
+    for (auto& s : snapshots) s.clear();
+    for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
     const Layer& l = layers_[i];
-    const auto mixed = [this, &l, in, positions, states](Exec& exec, Var from) {
-      return mixer_forward(exec, l, from, in, positions, states);
+    const auto mixed = [this, &l, in, positions, states, snapshots](Exec& exec, Var from) {
+      return mixer_forward(exec, l, from, in, positions, states, snapshots);
     };
     const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
     if (i + 1 < layers_.size()) {
@@ -200,6 +233,13 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     if (l.mlp && !wanted.empty()) run(transformed);
   }
   for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->position += in.offsets[s + 1] - in.offsets[s];
+  for (Taken& t : taken) in.snapshots[t.sequence]->taken.push_back(std::move(t.state));
+  for (size_t s = 0; s < in.snapshots.size(); ++s)
+    if (in.snapshots[s] &&
+        std::ranges::find(in.snapshots[s]->at, in.states[s]->position) != in.snapshots[s]->at.end()) {
+      in.snapshots[s]->taken.push_back(*in.states[s]);
+      in.snapshots[s]->taken.back().forget_trail();
+    }
   return rmsnorm(e, x, final_norm_, norm_options(config_));
 }
 
@@ -218,14 +258,16 @@ Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Bran
 }
 
 Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
-                         std::span<LayerState* const> states) const {
+                         std::span<LayerState* const> states,
+                         std::span<const std::vector<LayerSnapshot>> snapshots) const {
   return beside(e, l, l.mixer_norm, x, [&](Var from, Var residual) {
     return l.mixer->forward({.exec = e,
                              .x = from,
                              .residual = residual,
                              .offsets = in.offsets,
                              .positions = positions,
-                             .states = states});
+                             .states = states,
+                             .snapshots = snapshots});
   });
 }
 

@@ -40,10 +40,16 @@ class Model {
     std::span<const uint32_t> offsets;  // where each starts, and the end
     std::span<State* const> states =
         {};  // one per sequence: it continues from there; empty: each stands alone
+    std::span<Snapshots* const> snapshots = {};  // one per sequence with states, each may be null; or empty
   };
-  // The final, normalised hidden states of the chosen rows (tokens). States are advanced.
+  // The final, normalised hidden states of the chosen rows (tokens). States are advanced. A pass of at most
+  // kSkinnyRows tokens in all gives each of them the bits that it gets in a pass of its own.
   Var hidden(Exec& exec, const Input& input, std::span<const uint32_t> rows) const;
   Mat<float> logits(Exec& exec, Var hidden) const;
+  // As if nothing from that position on had been read; how far back is State::undo's.
+  static Status rollback(Exec& exec, State& state, int64_t position) {
+    return state.rollback(exec, position);
+  }
   size_t head() const { return head_; }  // the parameter whose rows score the tokens
 
   const ModelConfig& config() const { return config_; }
@@ -63,7 +69,8 @@ class Model {
 
   explicit Model(const ModelConfig& config);
   Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
-                    std::span<const int32_t> positions, std::span<LayerState* const> states) const;
+                    std::span<const int32_t> positions, std::span<LayerState* const> states,
+                    std::span<const std::vector<LayerSnapshot>> snapshots) const;
   Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
   template <class Branch>
   Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch) const;

@@ -130,6 +130,11 @@ TEST(StateFile, GoesOnAfterPagesWereForgotten) {
       Result<State> loaded = load_state(*model, dir / "state");
       ASSERT_TRUE(loaded) << loaded.error().what;
       EXPECT_TRUE(*loaded == whole);
+      ASSERT_TRUE(save_state(whole, *model, dir / "with tokens", std::span(tokens).first(cut)));
+      const Result<SavedState> both = load_saved(*model, dir / "with tokens");
+      ASSERT_TRUE(both) << both.error().what;
+      EXPECT_TRUE(both->state == whole);
+      EXPECT_TRUE(std::ranges::equal(both->tokens, std::span(tokens).first(cut)));
       EXPECT_EQ(run(*model, &*loaded, std::span(tokens).subspan(cut), piece),
                 run(*model, &whole, std::span(tokens).subspan(cut), piece))
           << "window " << window << " cut " << cut;
@@ -146,7 +151,7 @@ TEST(StateFile, MisfitsAreNamed) {
   const size_t piece[] = {9};
   run(*model, &state, random_tokens(9), piece);
   ASSERT_TRUE(save_state(state, *model, path));
-  const auto expect_error = [](const Result<State>& r, const std::string& what) {
+  const auto expect_error = [](const auto& r, const std::string& what) {
     ASSERT_FALSE(r) << what;
     EXPECT_NE(r.error().what.find(what), std::string::npos) << r.error().what;
   };
@@ -156,13 +161,29 @@ TEST(StateFile, MisfitsAreNamed) {
   ASSERT_TRUE(model->save_weights(bad));
   expect_error(load_state(*model, bad), "not a saved state");
 
-  // A file that is cut anywhere.
+  // A file that is cut anywhere, or has a bit flipped: all of the header's, some of the rest.
   const Result<std::string> bytes = read_text(path);
   ASSERT_TRUE(bytes);
   for (size_t n = 0; n < bytes->size(); n += 997) {
-    ASSERT_TRUE(write_atomic(bad, std::string_view(*bytes).substr(0, n)));
+    put(bad, bytes->substr(0, n));
     EXPECT_FALSE(load_state(*model, bad)) << n;
   }
+  const size_t header = bytes->find("    ") + 8;  // its padding is the first run of blanks
+  ASSERT_LT(header, 4000u);
+  for (size_t n = 0, bit = 0; n < bytes->size(); n += n < header ? 1 : 211, bit = (bit + 3) % 8) {
+    std::string flipped = *bytes;
+    flipped[n] = static_cast<char>(flipped[n] ^ (1 << bit));
+    put(bad, flipped);
+    EXPECT_FALSE(load_state(*model, bad)) << "byte " << n << " bit " << bit;
+  }
+  expect_error(load_state(*model,
+                          [&] {
+                            std::string flipped = *bytes;
+                            flipped.back() = static_cast<char>(flipped.back() ^ 1);
+                            put(bad, flipped);
+                            return bad;
+                          }()),
+               "was changed after it was saved");
 
   // The same file with one thing changed.
   const Result<SafeTensors> file = SafeTensors::open(path);
@@ -176,7 +197,7 @@ TEST(StateFile, MisfitsAreNamed) {
     if (view) tensors.push_back({name, *view});
     for (const auto& [key, value] : file->metadata()) metadata.try_emplace(key, value);
     EXPECT_TRUE(write_safetensors(bad, tensors, metadata));
-    return load_state(*model, bad);
+    return read_saved(*model, bad);
   };
   const View narrow = other_numbers.view(), longer = more.view(), bf16_view = half.view();
   ASSERT_TRUE(changed("layers.0.k", file->find("layers.0.k")));

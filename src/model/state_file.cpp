@@ -1,5 +1,6 @@
 #include "model/state_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>
@@ -9,18 +10,51 @@
 namespace braid {
 namespace {
 
-constexpr const char* kFormat = "braid state 1";
+constexpr const char *kFormat = "braid state 2", *kTokens = "tokens";
 
-// Tells whether weights changed; not against forgery. Eight bytes at a time, since models are large.
-std::string weights_hash(const ParamSet& params) {
-  const std::span<const std::byte> bytes = std::as_bytes(params.block());
-  uint64_t h = bytes.size();
-  for (size_t i = 0; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data() + i, sizeof word);
-    h = std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29);
+// Tells whether bytes changed; not against forgery. Eight bytes at a time, since models are large: a step is
+// a bijection of the sum so far, so one changed word always changes the result.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    word(bytes.size());
+    size_t i = 0;
+    for (; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
+      uint64_t x;
+      std::memcpy(&x, bytes.data() + i, sizeof x);
+      word(x);
+    }
+    uint64_t rest = 0;
+    if (i < bytes.size()) std::memcpy(&rest, bytes.data() + i, bytes.size() - i);
+    word(rest);
   }
-  return fmt::format("{:016x}", h);
+  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
+  std::string text() const { return fmt::format("{:016x}", h_); }
+
+ private:
+  void word(uint64_t x) { h_ = std::rotl((h_ ^ x) * 0x9e3779b97f4a7c15u, 29); }
+  uint64_t h_ = 0;
+};
+
+std::string weights_hash(const ParamSet& params) {
+  Hash h;
+  h.add(std::as_bytes(params.block()));
+  return h.text();
+}
+
+constexpr const char* kContent = "content";  // the key of the hash of all the rest
+
+std::string content_hash(const std::map<std::string, std::string>& metadata,
+                         std::vector<NamedTensor> tensors) {
+  Hash h;
+  for (const auto& [key, value] : metadata)
+    if (key != kContent) h.add(key), h.add(value);
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  for (const NamedTensor& t : tensors) {
+    h.add(t.name), h.add(dtype_name(t.view.dtype)), h.add(t.view.shape.text());
+    h.add({static_cast<const std::byte*>(t.view.data), t.view.bytes()});
+  }
+  return h.text();
 }
 
 std::string layer_name(size_t layer, const char* what) { return fmt::format("layers.{}.{}", layer, what); }
@@ -54,13 +88,14 @@ class Reader {
   Reader(const SafeTensors& file, int64_t position) : file_(file), position_(position) {}
 
   // Null if it is not as it should be.
-  const View* find(const std::string& name, const Shape& shape) {
+  const View* find(const std::string& name, const Shape& shape, DType dtype = DType::kF32) {
     known_.push_back(name);
     const View* v = file_.find(name);
     if (!v) {
       problem(name, "is missing", "expected " + shape.text());
-    } else if (v->dtype != DType::kF32) {
-      problem(name, "has dtype " + std::string(dtype_name(v->dtype)), "expected F32");
+    } else if (v->dtype != dtype) {
+      problem(name, "has dtype " + std::string(dtype_name(v->dtype)),
+              "expected " + std::string(dtype_name(dtype)));
     } else if (v->shape != shape) {
       problem(name, "has shape " + v->shape.text(), "expected " + shape.text());
     } else {
@@ -116,7 +151,8 @@ class Reader {
 
 }  // namespace
 
-Status save_state(const State& state, const Model& model, const std::string& path) {
+Status save_state(const State& state, const Model& model, const std::string& path,
+                  std::span<const int32_t> read) {
   if (state.position > kMaxSavedPosition)
     return Error{fmt::format("{}: the state is at position {}, files hold up to {}", path, state.position,
                              kMaxSavedPosition)};
@@ -134,14 +170,19 @@ Status save_state(const State& state, const Model& model, const std::string& pat
       if (const std::span<const float> x = (state.layers[i].*m.which).numbers(); !x.empty())
         tensors.push_back({layer_name(i, m.name), {x.data(), DType::kF32, {static_cast<int64_t>(x.size())}}});
   }
-  return write_safetensors(path, tensors,
-                           {{"format", kFormat},
-                            {"position", std::to_string(state.position)},
-                            {"config", to_json(model.config()).dump()},
-                            {"weights", weights_hash(model.params())}});
+  if (!read.empty() && static_cast<int64_t>(read.size()) == state.position)
+    tensors.push_back({kTokens, {read.data(), DType::kI32, {static_cast<int64_t>(read.size())}}});
+  std::map<std::string, std::string> metadata{{"format", kFormat},
+                                              {"position", std::to_string(state.position)},
+                                              {"config", to_json(model.config()).dump()},
+                                              {"weights", weights_hash(model.params())}};
+  metadata[kContent] = content_hash(metadata, tensors);
+  return write_safetensors(path, tensors, metadata);
 }
 
-Result<State> load_state(Model& model, const std::string& path) {
+namespace {
+
+Result<SavedState> load(Model& model, const std::string& path, bool compare_hashes) {
   const Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
   const auto value = [&](const char* key) {
@@ -152,11 +193,19 @@ Result<State> load_state(Model& model, const std::string& path) {
     return Error{path + " is not a saved state", "give a file that --save-state wrote"};
   if (value("config") != to_json(model.config()).dump())
     return Error{path + " was saved by a model with another config", "use it with the model that wrote it"};
-  if (value("weights") != weights_hash(model.params()))
+  if (compare_hashes && value("weights") != weights_hash(model.params()))
     return Error{path + " was saved by a model of this config, but with other weights",
                  "use it with the weights that wrote it"};
+  if (compare_hashes) {
+    std::vector<NamedTensor> tensors;
+    for (const std::string& name : file->names()) tensors.push_back({name, *file->find(name)});
+    if (value(kContent) != content_hash(file->metadata(), std::move(tensors)))
+      return Error{path + " was changed after it was saved: its content has another hash",
+                   "save the state again, or restore the file from where it is whole"};
+  }
   const std::string number = value("position");
-  State state = model.new_state();
+  SavedState saved{model.new_state(), {}};
+  State& state = saved.state;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), state.position);
   if (error != std::errc() || end != number.data() + number.size() || state.position < 0 ||
       state.position > kMaxSavedPosition)
@@ -172,6 +221,16 @@ Result<State> load_state(Model& model, const std::string& path) {
         reader.read(layer_name(i, m.name), like.layers[i].*m.which, state.layers[i].*m.which);
     }
   }
+  if (file->find(kTokens)) {
+    if (const View* v = reader.find(kTokens, {state.position}, DType::kI32)) {
+      const std::span<const int32_t> read = v->as<int32_t>();
+      saved.tokens.assign(read.begin(), read.end());
+      for (const int32_t t : read)
+        if (t < 0 || t >= model.config().vocab_size)
+          return Error{fmt::format("{}: token {} is outside the model's vocabulary", path, t),
+                       "save the state again"};
+    }
+  }
   if (const std::vector<Problem> problems = reader.finish(); !problems.empty())
     return to_error(path + " does not fit this model", problems);
   // Pages may be missing where nobody looks back that far, and nowhere else.
@@ -182,7 +241,18 @@ Result<State> load_state(Model& model, const std::string& path) {
   if (held < model.state_size(state.position).memory - model.state_size(0).memory)
     return Error{fmt::format("{} holds fewer keys and values than position {} needs", path, state.position),
                  "save the state again"};
-  return state;
+  return saved;
+}
+
+}  // namespace
+
+Result<SavedState> load_saved(Model& model, const std::string& path) { return load(model, path, true); }
+Result<SavedState> read_saved(Model& model, const std::string& path) { return load(model, path, false); }
+
+Result<State> load_state(Model& model, const std::string& path) {
+  Result<SavedState> saved = load_saved(model, path);
+  if (!saved) return saved.error();
+  return std::move(saved->state);
 }
 
 }  // namespace braid

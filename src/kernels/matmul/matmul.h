@@ -55,8 +55,10 @@ struct MatmulPanel {
 
 struct MatmulFns {
   void (*panel)(const MatmulPanel<float>&);
-  void (*skinny)(const MatmulPanel<float>&);  // nt with m <= kSkinnyRows
-  size_t (*packed_width)() = nullptr;         // columns are padded to a multiple of this
+  // nt with m <= kSkinnyRows. A row of C has the same bits whatever the other rows are: tokens that are
+  // decoded together get the numbers that each would get alone.
+  void (*skinny)(const MatmulPanel<float>&);
+  size_t (*packed_width)() = nullptr;  // columns are padded to a multiple of this
   void (*pack)(MatmulForm, Mat<const float> b, size_t k, size_t depth,
                float* to) = nullptr;  // rows k .. of op(b)
 };

@@ -6,6 +6,7 @@
 #include "model/mixers/attend.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
+#include "model/mixers/remember.h"
 
 namespace braid {
 namespace {
@@ -109,19 +110,39 @@ class DeltaFormer : public Mixer {
   Var remembered(const MixerCall& call, const DeltaFormerVars& in) const {
     Exec& e = call.exec;
     if (call.states.empty()) return delta_former(e, shape_, in, call.offsets).o;
-    const size_t n = call.states.size();
-    std::vector<std::vector<KvSegment>> segments(n);
+    // Of a few tokens each is written before the next one looks, so that it gets the bits of a pass of its
+    // own.
+    if (in.q.v.rows <= kSkinnyRows) return one_by_one(call, in);
+    const DeltaFormerResult r = with_past(call, in, call.offsets, call.states);
+    for (size_t i = 0; i < call.states.size(); ++i)
+      append_kv(call, i, in.k.v.row_range(call.offsets[i], call.offsets[i + 1]),
+                r.u.row_range(call.offsets[i], call.offsets[i + 1]), 0);
+    return r.o;
+  }
+
+  DeltaFormerResult with_past(const MixerCall& call, const DeltaFormerVars& in,
+                              std::span<const uint32_t> offsets, std::span<LayerState* const> states) const {
+    std::vector<std::vector<KvSegment>> segments(states.size());
     std::vector<std::span<const KvSegment>> past;
-    for (size_t i = 0; i < n; ++i) {
-      call.states[i]->kv.segments(segments[i]);
+    for (size_t i = 0; i < states.size(); ++i) {
+      states[i]->kv.segments(segments[i]);
       past.emplace_back(segments[i]);
     }
-    const DeltaFormerResult r = delta_former(e, shape_, in, call.offsets, past);
-    for (size_t i = 0; i < n; ++i) {
-      const size_t begin = call.offsets[i], end = call.offsets[i + 1];
-      call.states[i]->kv.append(in.k.v.row_range(begin, end), r.u.row_range(begin, end));
-    }
-    return r.o;
+    return delta_former(call.exec, shape_, in, offsets, past);
+  }
+
+  Var one_by_one(const MixerCall& call, const DeltaFormerVars& in) const {
+    const Var o = call.exec.result(in.q.v.rows, shape_.heads * shape_.dv);
+    const uint32_t one[] = {0, 1};
+    for (size_t i = 0; i < call.states.size(); ++i)
+      for (uint32_t t = call.offsets[i]; t < call.offsets[i + 1]; ++t) {
+        const auto row = [t](Var x) { return x.present() ? Var{x.v.row_range(t, t + 1)} : x; };
+        const DeltaFormerResult r = with_past(call, {row(in.q), row(in.k), row(in.v), row(in.a), row(in.b)},
+                                              one, call.states.subspan(i, 1));
+        std::copy_n(r.o.v.data, r.o.v.cols, o.v.row(t));
+        call.states[i]->kv.append(row(in.k).v, r.u);
+      }
+    return o;
   }
 
   DeltaFormerConfig c_;

@@ -4,6 +4,7 @@
 
 #include "kernels/short_conv/short_conv.h"
 #include "model/mixers/heads.h"
+#include "model/mixers/remember.h"
 
 namespace braid {
 
@@ -104,10 +105,9 @@ std::vector<uint32_t> FastWeightRule::expanded(std::span<const uint32_t> offsets
 
 Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const {
   Exec& e = call.exec;
-  const std::vector<float*> states = call.memory(&LayerState::fast, state_numbers());
   FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
   if (!constant_.empty()) in.g_head = constant_.data();
-  if (steps_ == 1) return fast_weight(e, shape_, in, call.offsets, states);
+  if (steps_ == 1) return remembered_fast(call, &LayerState::fast, shape_, in, call.offsets);
   // Several writes per token: rows of a stream `steps_` times as long. The first of a token's rows decays,
   // the last one is read.
   const size_t n = q.v.rows, m = n * steps_;
@@ -119,16 +119,15 @@ Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates&
   const std::vector<uint32_t> stream = expanded(call.offsets);
   const std::span<uint32_t> offsets = e.arena().take<uint32_t>(stream.size());  // lives as long as the tape
   std::ranges::copy(stream, offsets.begin());
-  const Var o = fast_weight(e, shape_, in, offsets, states);
+  const Var o = remembered_fast(call, &LayerState::fast, shape_, in, offsets, steps_);
   return cols(e, reshape(e, o, n, steps_ * o.v.cols), (steps_ - 1) * o.v.cols, steps_ * o.v.cols);
 }
 
 Var FastWeightRule::run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates,
                                size_t chunk) const {
-  const std::vector<float*> states = call.memory(&LayerState::fast, 2 * state_numbers());
   FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
   if (!constant_.empty()) in.g_head = constant_.data();
-  return fast_weight_chunks(call.exec, shape_, in, chunk, call.positions, call.offsets, states);
+  return remembered_chunks(call, shape_, in, chunk);
 }
 
 Var FastWeightRule::normalised(const MixerCall& call, Var o, Var q, Var k, const Gates& gates) const {
@@ -139,8 +138,7 @@ Var FastWeightRule::normalised(const MixerCall& call, Var o, Var q, Var k, const
   std::fill_n(ones.v.data, ones.v.count(), 1.0f);
   FastWeightVars in{.q = q, .k = k, .v = ones, .g = gates.g, .beta = {}};
   if (!constant_.empty()) in.g_head = constant_.data();
-  const Var sum =
-      fast_weight(e, s, in, call.offsets, call.memory(&LayerState::normaliser, s.value_heads * s.dk));
+  const Var sum = remembered_fast(call, &LayerState::normaliser, s, in, call.offsets);
   return divide_heads(e, o, sum, 1e-6f);
 }
 
@@ -254,11 +252,10 @@ class FastWeightMixer : public Mixer {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
       Var all = linear_concat(e, call.x, std::span(ws, rule_.makes_keys() ? 2 : 3));
       if (c_.conv)
-        all = short_conv(e, all, conv_,
-                         {.silu = fused,
-                          .l2_dim = fused_norm ? d_.dk : 0,
-                          .l2_channels = fused_norm ? (1 + steps_) * keys : 0},
-                         call.offsets, call.memory(&LayerState::conv, channels_ * (c_.conv - 1)));
+        all = remembered_conv(call, all, conv_,
+                              {.silu = fused,
+                               .l2_dim = fused_norm ? d_.dk : 0,
+                               .l2_channels = fused_norm ? (1 + steps_) * keys : 0});
       parts(all);
     } else {
       q = linear(e, call.x, q_), k = linear(e, call.x, k_), v = linear(e, call.x, v_);

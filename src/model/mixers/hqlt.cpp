@@ -10,6 +10,7 @@
 #include "model/mixers/attend.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/fast_weight.h"
+#include "model/mixers/remember.h"
 
 namespace braid {
 namespace {
@@ -91,9 +92,7 @@ class Hqlt : public Mixer {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_};
     Var qkv = linear_concat(e, call.x, ws);
-    if (c_.conv)
-      qkv = short_conv(e, qkv, conv_, {}, call.offsets,
-                       call.memory(&LayerState::conv, 3 * width_ * (c_.conv - 1)));
+    if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
     qkv = dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout));
     auto [q, k, v] = split<3>(e, qkv, {width_, width_, width_});
     v = mapped(e, v, c_.features.value_feature);
@@ -127,9 +126,9 @@ class Hqlt : public Mixer {
     const auto window = static_cast<size_t>(c_.window);
     if (c_.variant == "delayed_chunk") return rule_.run_chunks(call, q, k, v, gates, window);
     if (c_.variant == "delayed_stream") {
-      std::vector<float*> keys = call.memory(&LayerState::delayed, 2 * width_ * window), values = keys;
-      for (float*& p : values) p += width_ * window;
-      k = delay(e, k, window, call.offsets, keys), v = delay(e, v, window, call.offsets, values);
+      const Var both[] = {k, v};
+      const std::vector<Var> late = remembered_delay(call, both, window);
+      k = late[0], v = late[1];
     }
     return rule_.run(call, q, k, v, gates);
   }

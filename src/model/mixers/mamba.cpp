@@ -3,6 +3,7 @@
 
 #include "kernels/selective_scan/selective_scan.h"
 #include "model/mixers/registry.h"
+#include "model/mixers/remember.h"
 
 namespace braid {
 namespace {
@@ -55,13 +56,12 @@ class Mamba : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [raw, z] = split<2>(e, linear(e, call.x, in_), {inner_, inner_});
-    Var x = short_conv(e, raw, conv_, {}, call.offsets, call.memory(&LayerState::conv, inner_ * (taps_ - 1)));
+    Var x = remembered_conv(call, raw, conv_);
     x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
-    const Var y =
-        selective_scan(e, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_},
-                       call.offsets, call.memory(&LayerState::scan, inner_ * state_));
+    const Var y = remembered_scan(
+        call, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_});
     return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/mixers/registry.h"
+#include "model/mixers/remember.h"
 
 namespace braid {
 namespace {
@@ -80,14 +81,12 @@ class Mamba2 : public Mixer {
     Exec& e = call.exec;
     const auto [z, xbc, raw_dt] =
         split<3>(e, linear_bias(e, call.x, in_, in_bias_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
-    Var c = short_conv(e, xbc, conv_, {}, call.offsets,
-                       call.memory(&LayerState::conv, (inner_ + 2 * bc_) * (taps_ - 1)));
-    c = map(e, c, Map::kSilu, 1, conv_bias_);
+    const Var c = map(e, remembered_conv(call, xbc, conv_), Map::kSilu, 1, conv_bias_);
     const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
     const Var dt = map(e, raw_dt, Map::kSoftplus, 1, static_cast<int>(dt_bias_));
-    const Var o = fast_weight(
-        e, shape_, {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}},
-        call.offsets, call.memory(&LayerState::fast, shape_.value_heads * shape_.dk * shape_.dv));
+    const Var o = remembered_fast(
+        call, &LayerState::fast, shape_,
+        {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}}, call.offsets);
     const Var y = add(e, o, scale_heads_by(e, x, skip_));
     return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}),
                        out_, out_bias_, call.residual);

@@ -79,6 +79,12 @@ class Declare {
   double share_ = 1;
 };
 
+// A copy to be made of what a layer remembers after so many tokens of a sequence.
+struct LayerSnapshot {
+  size_t tokens;
+  LayerState* to;
+};
+
 struct MixerCall {
   Exec& exec;
   Var x;                                // [tokens, d_model], already normalised
@@ -86,8 +92,9 @@ struct MixerCall {
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
   std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
+  std::span<const std::vector<LayerSnapshot>> snapshots;  // of each sequence, by tokens; or empty
 
-  // Where each sequence keeps `count` numbers of one kind.
+  // Where each sequence keeps `count` numbers of one kind. Through remember.h they can also be taken back.
   std::vector<float*> memory(Memory LayerState::*which, size_t count) const {
     std::vector<float*> all;
     for (LayerState* s : states) all.push_back((s->*which).write(count));

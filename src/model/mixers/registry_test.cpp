@@ -4,6 +4,7 @@
 
 #include "io/test_dir.h"
 #include "kernels/common/compare.h"
+#include "model/mixers/remember.h"
 #include "model/model.h"
 
 namespace braid {
@@ -26,8 +27,7 @@ class Echo : public Mixer {
   Echo(const Config& c, const ModelConfig& model, Declare declare)
       : by_(c.distance), width_(model.d_model), w_(declare.matrix("w.weight", width_, width_)) {}
   Var forward(const MixerCall& call) const override {
-    const std::vector<float*> tails = call.memory(&LayerState::delayed, by_ * width_);
-    return linear(call.exec, delay(call.exec, call.x, by_, call.offsets, tails), w_, call.residual);
+    return linear(call.exec, remembered_delay(call, call.x, by_), w_, call.residual);
   }
   double flops_per_token(int64_t) const override { return 0; }
   StateSize state_size(int64_t) const override { return {.tails = by_ * width_}; }

@@ -1,0 +1,142 @@
+// How well a model predicts a text, and how near another one comes to it.
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "cli/cli.h"
+#include "infer/evaluate.h"
+#include "infer/text_model.h"
+#include "io/file.h"
+
+namespace braid {
+namespace {
+
+struct Options {
+  std::string model, compare, text;
+  int64_t context = 512, chunks = 0, threads = 0;
+  bool json = false, llama = false, plain = false;
+  template <class V>
+  void visit(V& v) {
+    v("--model", model, "model folder with a tokenizer (a run folder is one)");
+    v("--text", text, "text file");
+    v("--compare", compare, "another model folder with the same tokens: how far it is from the first");
+    v("--context", context, "tokens of a chunk in llama-perplexity's way");
+    v("--chunks", chunks, "only so much of the text, in chunks; 0 = all");
+    v("--llama", llama,
+      "only llama-perplexity's way: chunks from an empty state, their second halves scored");
+    v("--plain", plain, "only the plain way: the text as one sequence, all of it scored");
+    v("--threads", threads, "threads; 0 = all cores");
+    v("--json", json, "print one JSON object");
+  }
+};
+
+// One of the models of an evaluation: the folder, and how its weights are kept.
+Result<TextModel> load(const std::string& dir) {
+  Result<TextModel> m = TextModel::load(dir);
+  if (m && !m->tokenizer)
+    return Error{dir + ": has no tokenizer, so it does not read text",
+                 "give a model that was trained on text"};
+  return m;
+}
+
+Json as_json(const TextScore& e) {
+  return {{"tokens", e.tokens},
+          {"nll", e.nll},
+          {"nll_error", e.nll_error},
+          {"perplexity", e.perplexity()},
+          {"perplexity_error", e.perplexity_error()}};
+}
+
+Json as_json(const Comparison& c, bool compared) {
+  Json j{{"model", as_json(c.base)}};
+  if (compared)
+    j.update({{"other", as_json(c.other)},
+              {"kl", c.kl},
+              {"kl_error", c.kl_error},
+              {"kl_median", c.kl_median},
+              {"kl_99", c.kl_99},
+              {"kl_worst", c.kl_worst},
+              {"same_top", c.same_top},
+              {"rms_dp", c.rms_dp}});
+  return j;
+}
+
+void print(const char* way, const Comparison& c, const Options& o) {
+  const auto line = [&](const std::string& name, const TextScore& e) {
+    fmt::print("{:<6} {:<30} perplexity {:.4f} +- {:.4f}   {:.4f} nats per token, {} tokens\n", way, name,
+               e.perplexity(), e.perplexity_error(), e.nll, e.tokens);
+  };
+  line(o.model, c.base);
+  if (o.compare.empty()) return;
+  line(o.compare, c.other);
+  fmt::print(
+      "{:<6} KL divergence {:.6f} +- {:.6f} (median {:.6f}, 99 % {:.6f}, worst {:.4f}), same top token "
+      "{:.2f} %, rms of dp {:.3f} %\n",
+      way, c.kl, c.kl_error, c.kl_median, c.kl_99, c.kl_worst, 100 * c.same_top, 100 * c.rms_dp);
+}
+
+int run(const Options& o) {
+  if (o.model.empty()) return wrong_use({"eval: --model is missing", "give a model folder"});
+  if (o.text.empty()) return wrong_use({"eval: --text is missing", "give a text file"});
+  if (o.llama && o.plain)
+    return wrong_use({"eval: --llama and --plain exclude each other", "leave both out for both"});
+  if (o.context < 4) return wrong_use({fmt::format("--context is {}", o.context), "give at least 4"});
+  if (o.chunks < 0) return wrong_use({fmt::format("--chunks is {}", o.chunks), "give 0 or more"});
+  const Result<std::string> text = read_text(o.text);
+  if (!text) return fail(text.error());
+  Result<TextModel> model = load(o.model);
+  if (!model) return fail(model.error());
+  std::optional<TextModel> other;
+  const std::vector<int32_t> tokens = model->tokenizer->encode(*text);
+  if (!o.compare.empty()) {
+    Result<TextModel> loaded = load(o.compare);
+    if (!loaded) return fail(loaded.error());
+    other.emplace(*std::move(loaded));
+    if (other->model->config().answers() != model->model->config().answers() ||
+        other->tokenizer->encode(*text) != tokens)
+      return fail({o.compare + " has other tokens than " + o.model,
+                   "models can be compared if they read a text as the same tokens"});
+  }
+  for (const int32_t id : tokens)
+    if (id >= model->model->config().vocab_size)
+      return fail({fmt::format("{}: token {} is outside the model's vocabulary", o.text, id)});
+
+  ThreadPool pool(resolve_threads(o.threads));
+  Session base(*model->model, pool);
+  std::optional<Session> second;
+  if (other) second.emplace(*other->model, pool);
+  // What the tokenizer puts in front of a text also begins each chunk, as llama-perplexity has it.
+  const std::vector<int32_t> front = model->tokenizer->encode("");
+  EvaluateOptions options{.context = static_cast<size_t>(o.context), .chunks = static_cast<size_t>(o.chunks)};
+  if (!front.empty() && front[0] == model->tokenizer->bos()) options.bos = front[0];
+  catch_interrupts();
+  Json all{{"text", o.text}, {"tokens", tokens.size()}, {"context", o.context}};
+  for (const bool plain : {false, true}) {
+    if (plain ? o.llama : o.plain) continue;
+    const char* way = plain ? "plain" : "llama";
+    options.plain = plain;
+    Progress bar(way, tokens.size(), 0, o.json);
+    const Result<Comparison> c =
+        evaluate(base, second ? &*second : nullptr, tokens, options, [&](size_t done, size_t) {
+          bar.update(done);
+          return !interrupted();
+        });
+    bar.finish();
+    if (!c) return fail(c.error());
+    if (o.json)
+      all[way] = as_json(*c, other.has_value());
+    else
+      print(way, *c, o);
+  }
+  if (o.json) print_json(all);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_eval(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  OptionAdder add(app);
+  o->visit(add);
+  return [o] { return run(*o); };
+}
+
+}  // namespace braid
