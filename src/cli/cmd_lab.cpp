@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "lab/compute.h"
 #include "lab/report.h"
 #include "lab/runner.h"
 
@@ -16,19 +17,40 @@ namespace fs = std::filesystem;
 
 int list(bool json) {
   for (const Experiment& e : all_experiments()) {
-    if (json)
-      print_json({{"name", e.name},
-                  {"title", e.title},
-                  {"paper", e.paper},
-                  {"shows", e.shows},
-                  {"trials",
-                   {{"quick", e.trials(Effort::kQuick).size()},
-                    {"default", e.trials(Effort::kDefault).size()},
-                    {"paper", e.trials(Effort::kPaper).size()}}}});
-    else
+    if (!json) {
       fmt::print("{:<24}{}\n{:<24}{}\n", e.name, e.title, "", e.paper);
+      continue;
+    }
+    Json line{{"name", e.name},
+              {"title", e.title},
+              {"paper", e.paper},
+              {"shows", e.shows},
+              {"kind", e.compute ? "computation" : "training"}};
+    if (e.trials)
+      line["trials"] = {{"quick", e.trials(Effort::kQuick).size()},
+                        {"default", e.trials(Effort::kDefault).size()},
+                        {"paper", e.trials(Effort::kPaper).size()}};
+    print_json(line);
   }
   return kOk;
+}
+
+// Not zero unless every claim holds.
+int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json) {
+  for (const auto& [option, value] :
+       {std::pair{"--only", &o.only}, {"--column", &o.column}, {"--text", &o.text}})
+    if (!value->empty())
+      return wrong_use(
+          {fmt::format("lab run {}: it has no training runs, so {} means nothing", e.name, option)});
+  catch_interrupts();
+  ThreadPool pool(resolve_threads(threads));
+  const Result<Computed> r = run_computation(e, o, this_program(), pool);
+  if (!r) return fail(r.error());
+  if (json)
+    print_json(computed_json(e, o, *r));
+  else
+    fmt::print("{}report: {}/report.html\n", claims_text(*r), study_dir(e, o));
+  return r->held() ? kOk : kFailed;
 }
 
 int run(const std::string& name, const LabOptions& o, int64_t threads, bool json) {
@@ -38,6 +60,9 @@ int run(const std::string& name, const LabOptions& o, int64_t threads, bool json
     for (const Experiment& x : all_experiments()) names.emplace_back(x.name);
     return wrong_use({"there is no experiment '" + name + "'", suggest(name, names)});
   }
+  if (!o.model.empty() && !e->takes_model)
+    return wrong_use({"lab run " + name + ": it looks at no model, so --model means nothing"});
+  if (e->compute) return compute(*e, o, threads, json);
   catch_interrupts();
   ThreadPool pool(resolve_threads(threads));
   const Result<LabOutcome> r = run_experiment(*e, o, this_program(), pool);
@@ -64,6 +89,21 @@ int report(const LabOptions& asked, bool json) {
       o.effort = effort;
       const std::string dir = study_dir(e, o);
       if (!fs::exists(dir)) continue;
+      if (e.compute) {
+        ThreadPool pool(1);
+        const Result<Computed> c = run_computation(e, o, this_program(), pool, true);
+        page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
+        page.paragraph(e.shows);
+        if (!c) {
+          page.paragraph("Not complete yet.");
+          continue;
+        }
+        ++found;
+        page.code(claims_text(*c));
+        page.link(fs::path(dir).filename().string() + "/report.html", "the whole report");
+        if (json) print_json(computed_json(e, o, *c));
+        continue;
+      }
       const Result<Study> study = load_study(e, o);
       if (!study) return fail(study.error());
       ++found;
@@ -100,10 +140,11 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--only", all->o.only, "only rows whose name contains this");
   add("--column", all->o.column, "only columns whose name contains this");
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
+  add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
   add("--dir", all->o.dir, "folder of all experiments");
   add("--threads", all->threads, "threads; 0 = all cores");
   add("--quiet", all->o.quiet, "no progress");
-  add("--json", all->json, "the result as one JSON line");
+  add("--json", all->json, "the result as one JSON line; not zero if a claim of a computation did not hold");
   return [all] {
     if (all->action == "list") return list(all->json);
     if (all->action == "report") return report(all->o, all->json);

@@ -1,5 +1,6 @@
-// An experiment of a paper: training runs whose results stand in a table beside the paper's, with curves and
-// with what is expected of them. Experiments are data; runner.h runs any of them and report.h shows it.
+// An experiment of a paper. Most are training runs whose results stand in a table beside the paper's, with
+// curves and with what is expected of them: data that runner.h runs and report.h shows. Those about theorems
+// are computations with claims (compute.h).
 #pragma once
 
 #include <limits>
@@ -14,6 +15,8 @@
 namespace braid {
 
 class Page;
+class Stages;
+struct Findings;
 
 // A few minutes; an hour or two on two cores; the paper's own settings.
 enum class Effort { kQuick, kDefault, kPaper };
@@ -73,12 +76,15 @@ struct Study {
 struct Experiment {
   std::string_view name, title, paper;  // paper: author and place
   std::string_view shows;               // one or two sentences: what is trained and what should be seen
-  Measure measure;
-  std::vector<Trial> (*trials)(Effort effort);
+  Measure measure = {};
+  std::vector<Trial> (*trials)(Effort effort) = nullptr;
   std::vector<PaperFigure> (*figures)() = nullptr;
   std::vector<Expectation> (*expected)(Effort effort) = nullptr;
   std::string_view length_metric = {};                     // prefix of metrics by length, for a chart
   void (*more)(const Study& study, Page& page) = nullptr;  // further analysis
+  Result<Findings> (*compute)(Stages& stages) =
+      nullptr;               // instead of trials, and of all that belongs to them
+  bool takes_model = false;  // compute can look at a model folder (--model)
 };
 
 std::span<const Experiment> all_experiments();

@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/test_dir.h"
+#include "lab/compute.h"
 #include "lab/fit.h"
 #include "lab/makers.h"
 #include "lab/page.h"
@@ -96,7 +97,9 @@ TEST(Study, BestAndMedianAreOfTheTrialsThatAreDone) {
 
 // Every trial of every experiment could start: its options, task, model and folder name are right.
 TEST(Experiments, EveryTrialIsValid) {
-  for (const Experiment& e : all_experiments())
+  for (const Experiment& e : all_experiments()) {
+    EXPECT_NE(e.trials == nullptr, e.compute == nullptr) << e.name;
+    if (!e.trials) continue;
     for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
       std::set<std::string> ids;
       std::set<std::string> cells;
@@ -123,6 +126,7 @@ TEST(Experiments, EveryTrialIsValid) {
       if (e.expected) std::ranges::for_each(e.expected(effort), exists);
       if (e.figures) std::ranges::for_each(e.figures(), exists);
     }
+  }
 }
 
 std::vector<Trial> two_trials(Effort) {
@@ -153,6 +157,42 @@ TEST(RunPage, SurvivesDamage) {
   EXPECT_EQ(html.find("<count>"), std::string::npos);
 }
 
+int computed = 0;
+Result<Findings> two_claims(Stages& stages) {
+  const Result<Json> r = stages("count", {{"a", int64_t{1}}, {"b", size_t{2}}, {"c", true}, {"d", "x"}},
+                                [] { return Json(++computed); });
+  if (!r) return r.error();
+  Findings out;
+  out.claims = {{"one", "<yes>", true}, {"two", "no", stages.model() == "right"}};
+  out.figures["count"] = *r;
+  out.page.grid({.title = "<g>", .rows = {"<r>"}, .columns = {"a", "b"}, .values = {{1, std::nan("")}}});
+  return out;
+}
+
+TEST(Compute, ClaimsAreJudgedAndStagesKept) {
+  const TestDir dir;
+  const Experiment e{
+      .name = "claims", .title = "Claims", .paper = "none", .shows = "nothing", .compute = two_claims};
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Program program{"braid lab run claims", "0", "0", "0"};
+  EXPECT_FALSE(run_computation(e, o, program, pool, true));  // nothing is there yet
+  for (int i = 0; i < 2; ++i) {
+    const Result<Computed> r = run_computation(e, o, program, pool, i == 1);
+    ASSERT_TRUE(r) << r.error().what;
+    EXPECT_FALSE(r->held());
+    EXPECT_EQ(computed_json(e, o, *r)["figures"]["count"], 1);  // computed once
+  }
+  o.model = "right";
+  const Result<Computed> r = run_computation(e, o, program, pool);
+  ASSERT_TRUE(r);
+  EXPECT_TRUE(r->held());
+  const Result<std::string> html = read_text(dir.path() + "/claims-quick/report.html");
+  ASSERT_TRUE(html);
+  for (const char* raw : {"<yes>", "<g>", "<r>", "nan"}) EXPECT_EQ(html->find(raw), std::string::npos) << raw;
+}
+
 TEST(Runner, RunsOnceAndResumes) {
   const TestDir dir;
   const Experiment e{.name = "test",
@@ -161,8 +201,13 @@ TEST(Runner, RunsOnceAndResumes) {
                      .shows = "nothing",
                      .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
                      .trials = two_trials};
-  const LabOptions o{
-      .dir = dir.path(), .effort = Effort::kQuick, .only = "", .column = "", .text = "", .quiet = true};
+  const LabOptions o{.dir = dir.path(),
+                     .effort = Effort::kQuick,
+                     .only = "",
+                     .column = "",
+                     .text = "",
+                     .model = "",
+                     .quiet = true};
   ThreadPool pool(1);
   const Program program{"braid lab run test", "0", "0", "0"};
   const Result<LabOutcome> first = run_experiment(e, o, program, pool);

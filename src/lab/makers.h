@@ -52,5 +52,6 @@ std::span<const Experiment> deltaformer_experiments();
 std::span<const Experiment> recall_experiments();
 std::span<const Experiment> gdn_experiments();
 std::span<const Experiment> scaling_experiments();
+std::span<const Experiment> theory_experiments();
 
 }  // namespace braid

@@ -21,12 +21,14 @@ table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
 caption{caption-side:bottom;color:var(--soft);font-size:.9rem;text-align:left;padding-top:.4rem}
 th,td{border-bottom:1px solid var(--line);padding:.3rem .8rem;text-align:right}
 th{background:var(--head)}th:first-child,td:first-child{text-align:left}
+.words th,.words td{text-align:left;vertical-align:top}
 .good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}.missing{color:var(--soft)}
 pre{background:var(--head);padding:.7rem 1rem;overflow-x:auto;border-radius:6px;font-size:.85rem}
 .wide{overflow-x:auto}details{margin:1rem 0}summary{cursor:pointer;color:var(--soft)}a{color:var(--c0)}
 .chart{width:100%;height:auto;margin:1rem 0}.chart text{fill:var(--fg);font:12px system-ui,sans-serif}
 .chart .title{font-weight:600;font-size:14px}.chart .small{font-size:11px;fill:var(--soft)}
 .chart .grid{stroke:var(--line);stroke-width:1}.chart .axis{fill:none;stroke:var(--soft)}
+.chart .cell{stroke:var(--line)}.chart .plus{fill:var(--c0)}.chart .minus{fill:var(--c1)}.chart .none{fill:none}
 .chart .rule{stroke:var(--soft);stroke-dasharray:4 4}.chart .l{fill:none;stroke-width:2}.chart .band{opacity:.15;stroke:none}
 @media print{body{max-width:none}pre{white-space:pre-wrap}}
 )";
@@ -59,6 +61,8 @@ void Page::heading(std::string_view text) { body_ += fmt::format("<h2>{}</h2>\n"
 void Page::paragraph(std::string_view text) { body_ += fmt::format("<p>{}</p>\n", escape_html(text)); }
 void Page::code(std::string_view text) { body_ += fmt::format("<pre>{}</pre>\n", escape_html(text)); }
 void Page::chart(const Chart& chart) { body_ += svg(chart) + "\n"; }
+void Page::grid(const Grid& grid) { body_ += svg(grid) + "\n"; }
+void Page::append(const Page& other) { body_ += other.body_; }
 void Page::begin_details(std::string_view summary) {
   body_ += fmt::format("<details><summary>{}</summary>\n", escape_html(summary));
 }
@@ -68,7 +72,7 @@ void Page::link(std::string_view href, std::string_view text) {
 }
 
 void Page::table(const PageTable& t) {
-  body_ += "<div class=\"wide\"><table>\n";
+  body_ += fmt::format("<div class=\"wide\"><table{}>\n", t.words ? " class=\"words\"" : "");
   if (!t.caption.empty()) body_ += fmt::format("<caption>{}</caption>", escape_html(t.caption));
   body_ += "<thead><tr>";
   for (const std::string& h : t.head) body_ += fmt::format("<th>{}</th>", escape_html(h));

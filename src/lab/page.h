@@ -23,7 +23,8 @@ struct PageCell {
 struct PageTable {
   std::vector<std::string> head;
   std::vector<std::vector<PageCell>> rows;
-  std::string caption;
+  std::string caption = {};
+  bool words = false;  // cells hold sentences: to the left, and broken where they must be
 };
 
 class Page {
@@ -35,6 +36,8 @@ class Page {
   void code(std::string_view text);
   void table(const PageTable& table);
   void chart(const Chart& chart);
+  void grid(const Grid& grid);
+  void append(const Page& other);                // all of it but the title
   void begin_details(std::string_view summary);  // what most readers skip, up to end_details()
   void end_details();
   void link(std::string_view href, std::string_view text);

@@ -201,4 +201,41 @@ std::string svg(const Chart& c) {
   return out + "</svg>";
 }
 
+std::string svg(const Grid& g) {
+  constexpr double kRow = 24, kMost = 52, kLeast = 18, kHead = 50;
+  size_t longest = 0;
+  for (const std::string& r : g.rows) longest = std::max(longest, r.size());
+  const double left = 16 + 6.6 * static_cast<double>(longest),
+               cell = std::clamp(
+                   (kWidth - left - 8) / static_cast<double>(std::max<size_t>(1, g.columns.size())), kLeast,
+                   kMost),
+               width = std::max(kWidth, left + cell * static_cast<double>(g.columns.size()) + 8),
+               height = kHead + kRow * static_cast<double>(g.rows.size()) + 6;
+  std::string out =
+      fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)", width,
+                  height, escape_html(g.title));
+  out += text_at(8, 18, "start", g.title, R"( class="title")");
+  const auto middle = [&](size_t c) { return left + cell * (static_cast<double>(c) + 0.5); };
+  for (size_t c = 0; c < g.columns.size(); ++c)
+    out += text_at(middle(c), kHead - 8, "middle", g.columns[c], R"( class="small")");
+  for (size_t r = 0; r < g.rows.size(); ++r) {
+    const double top = kHead + kRow * static_cast<double>(r);
+    out += text_at(left - 6, top + 16, "end", g.rows[r], R"( class="small")");
+    for (size_t c = 0; c < g.columns.size(); ++c) {
+      const double v = c < g.values[r].size() ? g.values[r][c] : std::numeric_limits<double>::quiet_NaN();
+      if (!std::isfinite(v)) continue;
+      const double strength = std::min(1.0, std::fabs(v) / g.largest);
+      out += fmt::format(
+          R"(<rect class="cell {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill-opacity="{:.2f}"/>)",
+          v > 0   ? "plus"
+          : v < 0 ? "minus"
+                  : "none",
+          left + cell * static_cast<double>(c), top, cell, kRow, 0.15 + 0.45 * strength);
+      out += text_at(middle(c), top + 16, "middle",
+                     g.text.empty() ? (v == 0 ? std::string() : fmt::format("{:.3g}", v)) : g.text[r][c]);
+    }
+  }
+  return out + "</svg>";
+}
+
 }  // namespace braid

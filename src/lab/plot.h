@@ -34,6 +34,18 @@ struct Chart {
 
 std::string svg(const Chart& chart);
 
+// Numbers as coloured squares: attention weights, states over time. Positive and negative ones differ by
+// colour, and every square has its text, so that nothing depends on colour alone.
+struct Grid {
+  std::string title = {};
+  std::vector<std::string> rows = {}, columns = {};
+  std::vector<std::vector<double>> values = {};     // [row][column]; not finite: empty
+  double largest = 1;                               // what the full colour stands for
+  std::vector<std::vector<std::string>> text = {};  // what is written into the squares; empty: the values
+};
+
+std::string svg(const Grid& grid);
+
 inline constexpr int kPlotStyles = 8;
 
 // Where an axis is labelled: round numbers inside [low, high], about `count` of them; powers on a log axis.

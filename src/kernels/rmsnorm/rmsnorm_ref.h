@@ -17,9 +17,8 @@ struct RmsNormGating {
   bool first() const { return order == RmsNormOrder::kGateFirst; }
   template <class T>
   T value(const T* z, size_t i) const {
-    using std::exp;
     if (!z) return T(1);
-    return gate == RmsNormGate::kSilu ? silu(z[i]) : T(1) / (T(1) + exp(-z[i]));
+    return gate == RmsNormGate::kSilu ? silu(z[i]) : sigmoid(z[i]);
   }
   template <class T>
   T slope(const T* z, size_t i) const {

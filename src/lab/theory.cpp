@@ -1,0 +1,51 @@
+#include "lab/theory.h"
+
+namespace braid {
+
+namespace {
+constexpr const char* kScratchpads = "Provably shorter scratchpads (Steifer, arXiv:2605.16640)";
+}
+
+std::span<const Experiment> theory_experiments() {
+  static const Experiment all[] = {
+      {.name = "pcr-construction",
+       .title = "Both memories, two scratch tokens, two bits of precision",
+       .paper = kScratchpads,
+       .shows =
+           "The parity of a long string of bits says which of two addresses to look up in a table. A hybrid "
+           "of one "
+           "layer of Gated DeltaNet and one of gated attention, with weights that are written down and not "
+           "learned, does it in arithmetic of constant precision for any number of bits and pairs, and "
+           "writes "
+           "two tokens on the way.",
+       .compute = pcr_construction},
+      {.name = "pcr-collision",
+       .title = "A recurrent model alone: two tables, one state",
+       .paper = kScratchpads,
+       .shows = "The state of a recurrent model at constant precision is a fixed number of bits. More tables "
+                "than states: "
+                "two of them must lead to the same state, and then one question is answered wrongly after "
+                "one of them. "
+                "Here are two such tables for given models, found by search and run to the end.",
+       .compute = pcr_collision,
+       .takes_model = true},
+      {.name = "pcr-attention",
+       .title = "Attention alone: parity needs a scratchpad that grows",
+       .paper = kScratchpads,
+       .shows =
+           "At constant precision attention can count only a few bits. Its error on parity as the string "
+           "grows, "
+           "written down and trained, without a scratchpad and with one: how many tokens it has to write.",
+       .compute = pcr_attention},
+      {.name = "deltaformer-theorem1",
+       .title = "A million exact swaps in fewer dimensions than slots",
+       .paper = "Understanding Transformer from the perspective of associative memory (DeltaFormer, "
+                "arXiv:2505.19488)",
+       .shows = "n slots have keys in d < n dimensions that are nearly orthogonal. Rounding their inner "
+                "products to whole "
+                "numbers makes writing, swapping and reading exact, for ever; the linear kernel loses track.",
+       .compute = deltaformer_theorem1}};
+  return all;
+}
+
+}  // namespace braid
