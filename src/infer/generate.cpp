@@ -38,8 +38,10 @@ class Decoder {
       ++out_.accepted;
       return {};
     }
+    // Wrong guesses cost time: fewer after a pass with some, more again after one without.
+    if (!guesses_.empty()) reach_ = right_ < guesses_.size() ? right_ + 1 : std::min(draft_, 2 * reach_);
     if (Status s = take_back(); !s) return s;
-    const std::span<const int32_t> guesses = look_up_draft(history, std::min(draft_, most));
+    const std::span<const int32_t> guesses = look_up_draft(history, std::min({draft_, reach_, most}));
     guesses_.assign(guesses.begin(), guesses.end());
     std::vector<int32_t> tokens{history.back()};
     tokens.insert(tokens.end(), guesses_.begin(), guesses_.end());
@@ -68,7 +70,8 @@ class Decoder {
   Generated& out_;
   Mat<const float> all_;
   std::vector<int32_t> guesses_;
-  size_t right_ = 0;  // guesses that were chosen
+  size_t right_ = 0;       // guesses that were chosen
+  size_t reach_ = draft_;  // guesses to make next
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ struct GenerateOptions {
   int64_t max_tokens = 256;
   size_t known = 0;                  // tokens of the prompt that the session has read; fewer than all
   std::vector<int32_t> before = {};  // what it read before the prompt: for penalties, draws and guesses
-  // Guesses per pass, at most kMostDraft: tokens that followed the same words earlier are read together with
-  // the newest one, and taken back from the first that is not what the sampler chooses. The tokens are
+  // Most guesses per pass, up to kMostDraft: tokens that followed the same words earlier are read together
+  // with the newest one, and taken back from the first that is not what the sampler chooses. The tokens are
   // exactly those without it, sampled ones, too.
   int64_t draft = 0;
   std::vector<int32_t> end_tokens = {};                   // each of these ends the text and is not shown
