@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/sampling.h"
 #include "cli/template_variables.h"
+#include "cli/weight_flags.h"
 #include "infer/generate.h"
 #include "infer/prompt_memory.h"
 #include "infer/text_model.h"
@@ -25,6 +26,7 @@ struct Options {
   int64_t threads = 0;
   bool json = false;
   SamplingFlags sampling;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer and a chat template");
@@ -37,6 +39,7 @@ struct Options {
     v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)");
     v("--stop", stop, "end an answer before this string would appear; may be repeated");
     sampling.visit(v);
+    weights.visit(v);
     v("--threads", threads, "threads; 0 = all cores");
     v("--json", json, "with --prompt: print one JSON object instead of streaming");
   }
@@ -306,12 +309,14 @@ int run(const Options& o) {
   if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
   Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
   if (!chat) return fail(chat.error());
-  Result<TextModel> model = TextModel::load(o.model);
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   if (!model->tokenizer)
     return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
   tell_ignored(model->generation);
-  ThreadPool pool(resolve_threads(o.threads));
   Chat c(o, *model, *std::move(chat), pool);
   if (Status s = c.begin(); !s) return wrong_use(s.error());
   if (o.prompt.empty()) return c.talk();

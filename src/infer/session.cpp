@@ -5,6 +5,8 @@
 namespace braid {
 
 std::span<const float> Session::feed(std::span<const int32_t> tokens) {
+  for (; tokens.size() > kPromptPiece; tokens = tokens.subspan(kPromptPiece))
+    run(tokens.first(kPromptPiece), {});
   const uint32_t last[] = {static_cast<uint32_t>(tokens.size() - 1)};
   const Mat<float> logits = run(tokens, last);
   return {logits.data, logits.cols};

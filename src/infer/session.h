@@ -13,6 +13,9 @@
 
 namespace braid {
 
+// A prompt is read in pieces, so that the memory of a pass does not grow with it.
+inline constexpr size_t kPromptPiece = 512;
+
 class Session {
  public:
   Session(Model& model, ThreadPool& pool) : model_(model), pool_(pool), state_(model.new_state()) {}

@@ -71,9 +71,9 @@ class Moe : public Mlp {
  public:
   Moe(const MoeConfig& c, const ModelConfig& model, Declare declare)
       : top_k_(c.top_k),
-        router_(declare.matrix("gate.weight", c.experts, model.d_model)),
+        router_(declare.precise().matrix("gate.weight", c.experts, model.d_model)),
         shared_({.d_ff = c.shared_d_ff ? c.shared_d_ff : c.d_ff}, model, declare.under("shared_expert")),
-        shared_gate_(declare.matrix("shared_expert_gate.weight", 1, model.d_model)) {
+        shared_gate_(declare.precise().matrix("shared_expert_gate.weight", 1, model.d_model)) {
     const Declare some = declare.for_share(static_cast<double>(c.top_k) / static_cast<double>(c.experts));
     for (int64_t i = 0; i < c.experts; ++i)
       experts_.emplace_back(DenseConfig{.d_ff = c.d_ff}, model, some.under("experts." + std::to_string(i)));

@@ -13,13 +13,14 @@ constexpr const char* kFormat = "braid state 1";
 
 // Tells whether weights changed; not against forgery. Eight bytes at a time, since models are large.
 std::string weights_hash(const ParamSet& params) {
-  const std::span<const std::byte> bytes = std::as_bytes(params.block());
-  uint64_t h = bytes.size();
-  for (size_t i = 0; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data() + i, sizeof word);
-    h = std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29);
-  }
+  uint64_t h = params.block().size_bytes();
+  params.each_piece([&](std::span<const std::byte> bytes) {
+    for (size_t i = 0; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, bytes.data() + i, sizeof word);
+      h = std::rotl((h ^ word) * 0x9e3779b97f4a7c15u, 29);
+    }
+  });
   return fmt::format("{:016x}", h);
 }
 
