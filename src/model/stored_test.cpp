@@ -135,6 +135,8 @@ TEST(Stored, AQuantisedFolderIsWhatLoadingWouldMake) {
       // What cannot be done with it is told.
       const Result<std::unique_ptr<Model>> f32 = Model::load_stored(out, WeightFormat::kF32),
                                            train = Model::load(out);
+      if (!is_quantised(*SafeTensors::open(out + "/model.safetensors")))
+        continue;  // no width is a whole block
       ASSERT_FALSE(f32);
       EXPECT_NE(f32.error().what.find("stored as"), std::string::npos) << f32.error().what;
       ASSERT_FALSE(train);

@@ -298,7 +298,8 @@ class KeyBlocks {
       seg_ = segments_.front();
       segments_ = segments_.subspan(1);
       end_ = seg_.first > last_ ? 0 : std::min(seg_.count, static_cast<size_t>(last_ - seg_.first) + 1);
-      j_ = seg_.first < first_ ? static_cast<size_t>(first_ - seg_.first) : 0;
+      // Blocks begin at multiples of `step` whoever asks, so that how queries are grouped changes no bit.
+      j_ = seg_.first < first_ ? static_cast<size_t>(first_ - seg_.first) / step_ * step_ : 0;
     }
     const size_t j = j_;
     j_ = std::min(j + step_, end_);

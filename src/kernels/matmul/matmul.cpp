@@ -147,42 +147,47 @@ void pack_whole(MatmulForm form, Mat<const float> b, size_t k, size_t depth, flo
   pack_b(p, k, depth, 0, form == MatmulForm::kNT ? b.rows : b.cols, to);
 }
 
-// Dot products of kTogether rows of A with each row of B. A row of B is read once for all of them; four
-// accumulators a row keep the multiply-add units busy for one row, fewer are needed for more.
-template <size_t kTogether>
-void skinny_rows(const MatmulPanel<float>& p, size_t row) {
-  constexpr size_t kUnroll = kTogether == 1 ? 4 : kTogether == 2 ? 2 : 1;
+// Dot products of kTogether rows of A with kCols rows of B at a time. Each is one chain of multiply-adds, a
+// vector of sums whatever the tile is: a row of C has the same bits alone and among others. The tile gives
+// the multiply-add units enough chains, and a row of B is read once for all rows of A.
+template <size_t kTogether, size_t kCols>
+void skinny_tile(const MatmulPanel<float>& p, size_t row, size_t col) {
   const Full d;
   const size_t lanes = hn::Lanes(d);
-  for (size_t j = 0; j < p.n; ++j) {
-    const float* b = p.b + j * p.b_stride;
-    VFull sum[kTogether][kUnroll];
-    for (size_t r = 0; r < kTogether; ++r)
-      for (size_t u = 0; u < kUnroll; ++u) sum[r][u] = hn::Zero(d);
-    size_t k = 0;
-    for (; k + kUnroll * lanes <= p.k; k += kUnroll * lanes)
-      for (size_t u = 0; u < kUnroll; ++u) {
-        const VFull w = hn::LoadU(d, b + k + u * lanes);
-        for (size_t r = 0; r < kTogether; ++r)
-          sum[r][u] = hn::MulAdd(hn::LoadU(d, p.a + (row + r) * p.a_stride + k + u * lanes), w, sum[r][u]);
-      }
-    for (size_t r = 0; r < kTogether; ++r) {
-      const float* a = p.a + (row + r) * p.a_stride;
-      VFull all = sum[r][0];
-      for (size_t u = 1; u < kUnroll; ++u) all = hn::Add(all, sum[r][u]);
-      float s = hn::GetLane(hn::SumOfLanes(d, all));
-      for (size_t t = k; t < p.k; ++t) s += a[t] * b[t];
-      float& to = p.c[(row + r) * p.c_stride + j];
-      to = p.into == Into::kAdd ? to + s : s;
+  const float *a = p.a + row * p.a_stride, *b = p.b + col * p.b_stride;
+  VFull sum[kTogether][kCols];
+  for (size_t r = 0; r < kTogether; ++r)
+    for (size_t j = 0; j < kCols; ++j) sum[r][j] = hn::Zero(d);
+  size_t k = 0;
+  for (; k + lanes <= p.k; k += lanes) {
+    VFull x[kTogether];
+    for (size_t r = 0; r < kTogether; ++r) x[r] = hn::LoadU(d, a + r * p.a_stride + k);
+    for (size_t j = 0; j < kCols; ++j) {
+      const VFull w = hn::LoadU(d, b + j * p.b_stride + k);
+      for (size_t r = 0; r < kTogether; ++r) sum[r][j] = hn::MulAdd(x[r], w, sum[r][j]);
     }
   }
+  for (size_t r = 0; r < kTogether; ++r)
+    for (size_t j = 0; j < kCols; ++j) {
+      float s = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
+      for (size_t t = k; t < p.k; ++t) s += a[r * p.a_stride + t] * b[j * p.b_stride + t];
+      float& to = p.c[(row + r) * p.c_stride + col + j];
+      to = p.into == Into::kAdd ? to + s : s;
+    }
+}
+
+template <size_t kTogether, size_t kCols>
+void skinny_rows(const MatmulPanel<float>& p, size_t row) {
+  size_t col = 0;
+  for (; col + kCols <= p.n; col += kCols) skinny_tile<kTogether, kCols>(p, row, col);
+  for (; col < p.n; ++col) skinny_tile<kTogether, 1>(p, row, col);
 }
 
 void skinny(const MatmulPanel<float>& p) {
   size_t row = 0;
-  for (; row + 4 <= p.m; row += 4) skinny_rows<4>(p, row);
-  if (p.m - row >= 2) skinny_rows<2>(p, row), row += 2;
-  if (p.m - row == 1) skinny_rows<1>(p, row);
+  for (; row + 4 <= p.m; row += 4) skinny_rows<4, 2>(p, row);
+  if (p.m - row >= 2) skinny_rows<2, 4>(p, row), row += 2;
+  if (p.m - row == 1) skinny_rows<1, 4>(p, row);
 }
 
 // Ten independent chains of multiply-adds: enough for two units with a latency of five.

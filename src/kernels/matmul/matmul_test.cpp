@@ -45,6 +45,32 @@ TEST(Matmul, ThreadsDoNotChangeABit) {
   EXPECT_EQ(run({}), run(Par(pool)));
 }
 
+// Up to kSkinnyRows rows: each has the bits that it has alone. (oneDNN, there for comparison, promises
+// nothing.)
+TEST(Matmul, ARowOfAFewHasTheBitsItHasAlone) {
+  ImplTable& impls = matmul_impls();
+  for (const ImplTable::Row& row : impls.rows()) {
+    if (row.name == "onednn" || !impls.force(row.name)) continue;
+    for (const size_t k : {1, 7, 37, 256})
+      for (const size_t n : {1, 3, 70}) {
+        const std::vector<float> a = random_vector(kSkinnyRows * k, 1), b = random_vector(n * k, 2);
+        const auto run = [&](size_t first, size_t rows, float* c) {
+          matmul(MatmulForm::kNT, {a.data() + first * k, rows, k}, {b.data(), n, k}, {c, rows, n},
+                 Into::kOverwrite);
+        };
+        std::vector<float> alone(kSkinnyRows * n), together(kSkinnyRows * n);
+        for (size_t r = 0; r < kSkinnyRows; ++r) run(r, 1, alone.data() + r * n);
+        for (size_t m = 2; m <= kSkinnyRows; ++m) {
+          run(kSkinnyRows - m, m, together.data());
+          EXPECT_TRUE(std::equal(together.begin(), together.begin() + static_cast<ptrdiff_t>(m * n),
+                                 alone.end() - static_cast<ptrdiff_t>(m * n)))
+              << row.name << " k " << k << " n " << n << " m " << m;
+        }
+      }
+  }
+  impls.unforce();
+}
+
 // A mutant that takes B for its transpose must be caught.
 TEST(Matmul, AMutantFails) {
   const size_t n = 16;

@@ -20,7 +20,7 @@ constexpr size_t kDepth = 256, kManyCols = 256, kRows = 48, kWidest = 32;
 constexpr size_t kTogether = 4;  // rows of X that meet a row of W at once, when they are few
 
 struct Scratch {
-  alignas(64) float x[kRows * kDepth], w[kDepth * kManyCols], rows[kWidest * kDepth];
+  alignas(64) float x[kRows * kDepth], w[kDepth * kManyCols], rows[kWidest * kDepth], y[kRows * kWidest];
 };
 
 Scratch& scratch_of_thread() {  // made with the thread: kernels do not allocate
@@ -82,6 +82,7 @@ struct Bf16 {
 
 struct Q8 {
   static constexpr bool kScaled = true;
+  static constexpr float kFactor = 1;
   static constexpr size_t kBytes = kWeightBlock;
   static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
     const int8_t* q = reinterpret_cast<const int8_t*>(row) + k;
@@ -89,46 +90,44 @@ struct Q8 {
   }
 };
 
+// Where a byte of a block of q4 goes: to the top of a lane. The others become zero.
+struct TopBytes {
+  HWY_ALIGN uint8_t at[kVecs / 2][4 * kLanes];
+  constexpr TopBytes() : at() {
+    for (size_t g = 0; g < kVecs / 2; ++g)
+      for (size_t i = 0; i < 4 * kLanes; ++i)
+        at[g][i] = static_cast<uint8_t>(i % 4 == 3 ? g * kLanes + i / 4 : 0x80);
+  }
+};
+constexpr TopBytes kTopBytes;
+
+// Four bits at the top of a lane are that number times 2^28, which the scale takes back: no shift to extend
+// the sign.
 struct Q4 {
   static constexpr bool kScaled = true;
   static constexpr size_t kBytes = kWeightBlock / 2;
+  static constexpr float kFactor = 0x1p-28f;
   static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
-    const hn::CappedTag<uint8_t, 16> d8;
-    const hn::RepartitionToWide<decltype(d8)> d16;
-    const hn::RebindToSigned<decltype(d8)> di8;
-    const auto both = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row) + k / 2);
-    const auto mask = hn::Set(d8, 15);
-    const auto eight = hn::Set(di8, 8);
-    const auto low = hn::Sub(hn::BitCast(di8, hn::And(both, mask)), eight);
-    const auto high = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, both)));
-    const auto upper = hn::Sub(hn::BitCast(di8, hn::And(high, mask)), eight);
-#if HWY_TARGET <= HWY_AVX3
     const Full d;
     const hn::Rebind<int32_t, Full> di;
-    to[0] = hn::ConvertTo(d, hn::PromoteTo(di, low));
-    to[1] = hn::ConvertTo(d, hn::PromoteTo(di, upper));
-#elif HWY_TARGET <= HWY_AVX2
-    const Full d;
-    const hn::Rebind<int32_t, Full> di;
-    const hn::Half<decltype(di8)> dh;
-    to[0] = hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(dh, low)));
-    to[1] = hn::ConvertTo(d, hn::PromoteTo(di, hn::UpperHalf(dh, low)));
-    to[2] = hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(dh, upper)));
-    to[3] = hn::ConvertTo(d, hn::PromoteTo(di, hn::UpperHalf(dh, upper)));
-#else
-    HWY_ALIGN int8_t q[kWeightBlock];
-    hn::Store(low, di8, q);
-    hn::Store(upper, di8, q + 16);
-    for (size_t v = 0; v < kVecs; ++v) to[v] = from_bytes(q + v * kLanes);
-#endif
+    const hn::Repartition<uint8_t, Full> d8;
+    const auto both = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(row) + k / 2);
+    for (size_t g = 0; g < kVecs / 2; ++g) {
+      const auto lanes = hn::BitCast(di, hn::TableLookupBytesOr0(both, hn::Load(d8, kTopBytes.at[g])));
+      to[g] = hn::ConvertTo(d, hn::ShiftLeft<4>(lanes));
+      to[kVecs / 2 + g] = hn::ConvertTo(d, hn::And(lanes, hn::Set(di, static_cast<int32_t>(0xf0000000u))));
+    }
   }
 };
 
+template <class Format>
 HWY_INLINE VFull scale_of(const bf16* scales, size_t k) {
+  const Full d;
   const hn::Repartition<uint16_t, Full> d16;
   const hn::Repartition<uint32_t, Full> d32;
   const auto everywhere = hn::BitCast(d32, hn::Set(d16, scales[k / kWeightBlock].bits));
-  return hn::BitCast(Full(), hn::ShiftLeft<16>(everywhere));
+  const VFull scale = hn::BitCast(d, hn::ShiftLeft<16>(everywhere));
+  return Format::kFactor == 1 ? scale : hn::Mul(scale, hn::Set(d, Format::kFactor));
 }
 
 // Numbers [begin, begin + count) of a row; begin is a multiple of kWeightBlock.
@@ -141,7 +140,7 @@ void widen_row(const std::byte* row, const bf16* scales, WeightFormat f, size_t 
     VFull w[kVecs];
     Format::widen(row, begin + k, w);
     for (size_t v = 0; v < kVecs; ++v) {
-      if constexpr (Format::kScaled) w[v] = hn::Mul(w[v], scale_of(scales, begin + k));
+      if constexpr (Format::kScaled) w[v] = hn::Mul(w[v], scale_of<Format>(scales, begin + k));
       hn::StoreU(w[v], d, to + k + v * kLanes);
     }
   }
@@ -203,7 +202,7 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
         HWY_UNROLL(8)
         for (size_t r = 0; r < kX; ++r) part[r] = hn::Zero(d);
         add(block, x + k * kX, part);
-        const VFull scale = scale_of(scales + j * row_scales, k);
+        const VFull scale = scale_of<Format>(scales + j * row_scales, k);
         HWY_UNROLL(8)
         for (size_t r = 0; r < kX; ++r) sum[j][r] = hn::MulAdd(scale, part[r], sum[j][r]);
       } else {
@@ -299,9 +298,14 @@ void many(const WeightTask& t) {
         for_lanes(depth,
                   [&](auto d, size_t i) { hn::StoreU(hn::LoadU(d, from + i), d, s.x + r * depth + i); });
       }
-      for (size_t j = 0; j < t.rows; j += w)
-        gemm<false>(rows, std::min(w, t.rows - j),
-                    {depth, s.x, depth, s.w + j * kDepth, w, t.y.row(row) + j, t.y.stride, 1.0f, into});
+      for (size_t j = 0; j < t.rows; j += w) {
+        const Mat<float> y = t.y.row_range(row, row + rows).col_range(j, std::min(t.rows, j + w));
+        const bool whole = y.cols == w;  // else beside it, so that sums do not depend on where W is cut
+        const Mat<float> to = whole ? y : Mat<float>(s.y, rows, y.cols, w);
+        if (!whole && into == Into::kAdd) copy<float>(y, to);
+        gemm<false>(rows, w, {depth, s.x, depth, s.w + j * kDepth, w, to.data, to.stride, 1.0f, into});
+        if (!whole) copy<float>(to, y);
+      }
     }
   }
 }
@@ -475,7 +479,7 @@ void store_row(WeightFormat f, std::span<const float> row, std::byte* data, bf16
       continue;
     }
     const auto nibble = [&](size_t i) {
-      return inverse == 0 ? 8u : static_cast<unsigned>(std::min(15L, std::lrintf(x[i] * inverse) + 8));
+      return inverse == 0 ? 0u : static_cast<unsigned>(std::min(7L, std::lrintf(x[i] * inverse))) & 15;
     };
     for (size_t i = 0; i < kHalf; ++i)
       data[b * kHalf + i] = static_cast<std::byte>(nibble(i) | nibble(i + kHalf) << 4);

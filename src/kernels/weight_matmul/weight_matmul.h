@@ -2,8 +2,8 @@
 // and all sums are f32, and a stored number stands for exactly one f32 number:
 //   f32, bf16   itself
 //   q8          scale * q, q a byte from -127 to 127
-//   q4          scale * (q - 8), q from 0 to 15; byte i of a block's 16 holds q[i] and, in its upper half,
-//   q[i + 16]
+//   q4          scale * q, q from -8 to 7 in two's complement; byte i of a block's 16 holds q[i], and
+//   q[i + 16] in its upper half
 // Blocks of kWeightBlock numbers in a row share a scale in bf16. Numbers lie row by row, scales in a matrix
 // of their own: [N, K / kWeightBlock].
 //

@@ -25,7 +25,8 @@ T stored_number(WeightFormat f, const std::byte* row, const bf16* scales, size_t
     return scale * static_cast<T>(static_cast<float>(static_cast<int8_t>(row[col])));
   const size_t block = col / kWeightBlock, i = col % kWeightBlock, half = kWeightBlock / 2;
   const auto byte = static_cast<uint8_t>(row[block * half + i % half]);
-  return scale * static_cast<T>(static_cast<float>(i < half ? byte & 15 : byte >> 4) - 8);
+  const auto nibble = static_cast<int8_t>(i < half ? byte << 4 : byte & 0xf0);  // in the upper half
+  return scale * static_cast<T>(static_cast<float>(nibble / 16));
 }
 
 template <class T>
