@@ -364,11 +364,11 @@ void induction_mistake(Sample& s) {  // the token before
 
 struct Pointers {
   int32_t vocab;
-  bool any, compact = false;
+  bool any, compact = false, gradual = false;
 
   std::string operator()(const Sample& s) const {
-    // bits INIT p @ p @ p @ p @ p @ OPS, m swaps with QUERY p behind all or the last; compact: a bit is
-    // 11 + m + 2 i + b, a swap 11 + 3 m + ..., p @ is 21 + 3 m + m p + i
+    // bits INIT p @ p @ p @ p @ p @ OPS, m swaps, QUERY p; compact: a bit is 11 + m + 2 i + b, a swap
+    // 11 + 3 m + ..., p @ is 21 + 3 m + m p + i
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const size_t ops = init + (compact ? 6 : 11);
     if (s.tokens.size() < ops + 3) return "length";
@@ -389,20 +389,13 @@ struct Pointers {
     }
     if (std::set(address.begin(), address.end()).size() != 5 || s.tokens[ops] != 4) return "form";
     const std::string pairs = "abacadaebcbdbecdcede";
+    const bool every_step = s.targets[ops - 1] != kUnsupervised;
     std::vector<int32_t> targets(ops + 1, kUnsupervised);
-    const bool often = s.targets[ops - 1] != kUnsupervised;
-    for (size_t i = 0; often && i < 5; ++i)
+    for (size_t i = 0; every_step && i < 5; ++i)
       targets[init + (compact ? 1 + i : 2 + 2 * i)] = 1 + bits[address[i]];
-    size_t swaps = 0, questions = 0;
-    while (targets.size() < s.tokens.size()) {
+    size_t swaps = 0;
+    while (targets.size() + 2 < s.tokens.size()) {
       const size_t t = targets.size();
-      if (s.tokens[t] == 5) {
-        const int32_t asked = s.tokens[t + 1] - 6;
-        if (asked < 0 || asked > 4 || (!any && asked != 0)) return "no pointer";
-        targets.insert(targets.end(), {kUnsupervised, 1 + bits[address[static_cast<size_t>(asked)]]});
-        ++questions;
-        continue;
-      }
       int32_t p = s.tokens[t] - 6, q = s.tokens[t + 1] - 6;
       if (compact) {
         const int32_t which = s.tokens[t] - 11 - 3 * m;
@@ -412,10 +405,14 @@ struct Pointers {
       if (p < 0 || p > 4 || q < 0 || q > 4 || p == q) return "no swap";
       std::swap(address[static_cast<size_t>(p)], address[static_cast<size_t>(q)]);
       targets.insert(targets.end(), compact ? 1 : 2, kUnsupervised);
+      if (every_step) targets.back() = 1 + bits[address[static_cast<size_t>(p)]];
       ++swaps;
     }
-    if (swaps != init || questions != (often ? init + 1 : 1) || s.tokens[s.tokens.size() - 2] != 5)
-      return "number of swaps or questions";
+    if ((gradual ? swaps > init : swaps != init) || targets.size() + 2 != s.tokens.size())
+      return "number of swaps";
+    const int32_t asked = s.tokens.back() - 6;
+    if (s.tokens[targets.size()] != 5 || asked < 0 || asked > 4 || (!any && asked != 0)) return "no question";
+    targets.insert(targets.end(), {kUnsupervised, 1 + bits[address[static_cast<size_t>(asked)]]});
     return targets == s.targets ? "" : "answer";
   }
   static void mistake(Sample& s) {  // ignores the swaps
@@ -474,6 +471,34 @@ struct Conditioned {
     const size_t ask = s.tokens.size() - (scratchpad ? 3 : 1);
     const auto row = std::ranges::find(s.tokens, s.tokens[ask - 3]);
     s.targets.back() = *(row + 1);
+  }
+};
+
+// The same with pairs and queries of one token each: written out, it must be a plain one.
+struct ConditionedCompact {
+  Conditioned plain;
+
+  Sample written_out(const Sample& s) const {
+    Sample out;
+    const int32_t n = plain.addresses;
+    for (size_t t = 0; t < s.tokens.size(); ++t) {
+      const int32_t pair = s.tokens[t] - 11 - 2 * n, query = pair - 2 * n;
+      if (query >= 0)
+        out.tokens.insert(out.tokens.end(), {6 + query / n, 11 + query % n});
+      else if (pair >= 0)
+        out.tokens.insert(out.tokens.end(), {11 + pair / 2, 4 + pair % 2});
+      else
+        out.tokens.push_back(s.tokens[t]);
+      out.targets.resize(out.tokens.size(), kUnsupervised);
+      out.targets.back() = s.targets[t];
+    }
+    return out;
+  }
+  std::string operator()(const Sample& s) const { return plain(written_out(s)); }
+  void mistake(Sample& s) const {
+    Sample out = written_out(s);
+    plain.mistake(out);
+    s.targets.back() = out.targets.back();
   }
 };
 
@@ -552,6 +577,7 @@ const std::vector<Expect>& all_expected() {
                     {1024, 256}},
                    true};
   const Conditioned pad{true, 32}, no_pad{false, 32};
+  const ConditionedCompact compact_pad{pad};
   const Counted counted{48, 4};
   const auto by = [](const auto& rule) { return [rule](Sample& s) { rule.mistake(s); }; };
   static const std::vector<Expect> all{
@@ -639,17 +665,28 @@ const std::vector<Expect>& all_expected() {
        0.5,
        "b85a6d9f07f4f282"},
       {"state-recall",
-       {"compact=true", "ask_often=true"},
-       Pointers{277, false, true},
+       {"compact=true", "gradual=true", "any_pointer=true"},
+       Pointers{277, true, true, true},
        Pointers::mistake,
+       41,
        73,
-       137,
        73,
        73,
        277,
        0.5,
-       "8d71f287bae9b689"},
+       "364b01f55f79e6c0"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
+      {"pcr",
+       {"compact=true"},
+       compact_pad,
+       by(compact_pad),
+       16,
+       43,
+       43,
+       239,
+       203,
+       (1 + 1.0 / 32) / 3,
+       "7d448bae1e26d505"},
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "ff85c9e1ce001c74"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "a81aac4625b4b4bf"},
   };

@@ -126,19 +126,20 @@ TEST(Metrics, PcrTellsParityFromRetrieval) {
   EXPECT_NEAR(static_cast<double>(find(all, "answer, values differ").total), 200, 50);
   EXPECT_EQ(find(all, "sequences").right, find(all, "parity").right);
 
-  // Without the scratchpad: who always takes the first address is right in three quarters.
-  const Expect& rule = *std::ranges::find_if(
-      all_expected(), [](const Expect& e) { return e.name == std::string("pcr") && !e.settings.empty(); });
-  const TaskSource direct = source_of("pcr", rule.settings);
-  std::vector<Metric> first = direct.task().metrics();
-  for (size_t i = 0; i < 2000; ++i) {
-    const Sample s = direct.train_sample(i);
-    Sample guess = s;
-    rule.mistake(guess);
-    direct.task().measure({s.tokens, s.targets, guess.targets}, first);
+  // Who always takes the first address is right in three quarters, whatever the form.
+  for (const Expect& rule : all_expected()) {
+    if (rule.name != std::string("pcr")) continue;
+    const TaskSource form = source_of("pcr", rule.settings);
+    std::vector<Metric> first = form.task().metrics();
+    for (size_t i = 0; i < 2000; ++i) {
+      const Sample s = form.train_sample(i);
+      Sample guess = s;
+      rule.mistake(guess);
+      form.task().measure({s.tokens, s.targets, guess.targets}, first);
+    }
+    EXPECT_NEAR(find(first, "answer").value(), 0.75, 0.05);
+    EXPECT_NEAR(find(first, "answer, values differ").value(), 0.5, 0.07);
   }
-  EXPECT_NEAR(find(first, "accuracy").value(), 0.75, 0.05);
-  EXPECT_NEAR(find(first, "answer, values differ").value(), 0.5, 0.07);
 }
 
 TEST(Metrics, CountedRecallTellsItsPartsApart) {

@@ -4,8 +4,9 @@
 //   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
-// Three settings make it easier to learn. ask_often=true: every other sample of training also asks for the
-// value at each address of INIT, and has QUERY and a pointer before and after each swap. compact=true: an
+// Three settings make it easier to learn. gradual=true: samples of training have any number of swaps up to m,
+// and the value under each pointer of INIT and, at each swap, the value then under its first pointer are
+// targets, too. compact=true: an
 // address with its bit, a pointer with its first address, and a swap are one token each, so that recall is by
 // content instead of by position and nothing need be put together from two tokens:
 //   11 + m ..    11 + m + 2 i + b: bit b at address i
@@ -32,9 +33,8 @@ class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
-    all.push_back({"ask_often", &ask_often_, 0, 0,
-                   "in every other sample of training, values are asked for at each INIT and before and "
-                   "after each swap"});
+    all.push_back({"gradual", &gradual_, 0, 0,
+                   "in training any number of swaps up to the length, and targets at each step"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
@@ -48,11 +48,11 @@ class StateRecall final : public Task {
                                         : addresses() + lengths_.longest());
   }
   size_t max_length(Split split) const override {
-    const bool often = ask_often_ && split == Split::kTrain;
-    return min_length(split) + (often ? 2 * static_cast<size_t>(lengths_.of(split)) : 0);
+    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + start_tokens() + 4;
   }
   size_t min_length(Split split) const override {
-    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + start_tokens() + 4;
+    const bool any = gradual_ && split == Split::kTrain;
+    return max_length(split) - (any ? static_cast<size_t>(swap_tokens() * lengths_.of(split)) : 0);
   }
   double chance() const override { return 1.0 / static_cast<double>(values_); }
 
@@ -66,9 +66,13 @@ class StateRecall final : public Task {
       s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
-    const bool often = ask_often_ && split == Split::kTrain && rng.below(2);
+    const bool gradual = gradual_ && split == Split::kTrain;
+    const size_t swaps = gradual ? rng.below(m + 1) : m;
     s.tokens.push_back(init());
-    s.targets.assign(s.tokens.size(), kUnsupervised);
+    const auto target = [&](bool supervised, size_t p) {
+      s.targets.resize(s.tokens.size(), kUnsupervised);
+      if (supervised) s.targets.back() = kValue + held[address[p]];
+    };
     for (size_t p = 0; p < kPointers; ++p) {
       if (compact_) {
         s.tokens.push_back(start_token(p, address[p]));
@@ -76,34 +80,30 @@ class StateRecall final : public Task {
         s.tokens.push_back(pointer() + static_cast<int32_t>(p));
         s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
       }
-      s.targets.resize(s.tokens.size(), kUnsupervised);
-      if (often) s.targets.back() = kValue + held[address[p]];
+      target(gradual, p);
     }
     s.tokens.push_back(ops());
-    const auto ask = [&] {
-      const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
-      s.tokens.push_back(query());
-      s.tokens.push_back(pointer() + static_cast<int32_t>(asked));
-      s.targets.resize(s.tokens.size(), kUnsupervised);
-      s.targets.back() = kValue + held[address[asked]];
-    };
-    for (size_t i = 0; i < m; ++i) {
-      if (often) ask();
+    target(false, 0);
+    for (size_t i = 0; i < swaps; ++i) {
       auto [a, b] = draw_pair(rng, kPointers);
-      if (rng.below(2)) std::swap(a, b);
+      if (rng.below(2) && !compact_) std::swap(a, b);
       std::swap(address[a], address[b]);
       if (compact_) {
-        s.tokens.push_back(swap_token(std::min(a, b), std::max(a, b)));
-        continue;
+        s.tokens.push_back(swap_token(a, b));
+      } else {
+        s.tokens.push_back(pointer() + static_cast<int32_t>(a));
+        s.tokens.push_back(pointer() + static_cast<int32_t>(b));
       }
-      s.tokens.push_back(pointer() + static_cast<int32_t>(a));
-      s.tokens.push_back(pointer() + static_cast<int32_t>(b));
+      target(gradual, a);
     }
-    ask();
+    const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
+    s.tokens.push_back(query());
+    s.tokens.push_back(pointer() + static_cast<int32_t>(asked));
+    target(true, asked);
     return s;
   }
 
-  std::string show(const Sample& s) const override { return ask_often_ ? show_in_place(s) : Task::show(s); }
+  std::string show(const Sample& s) const override { return gradual_ ? show_in_place(s) : Task::show(s); }
 
   // "moved": the pointer does not end where it began. Who ignores the swaps is right in half of these.
   std::vector<Metric> metrics() const override {
@@ -180,7 +180,7 @@ class StateRecall final : public Task {
 
   int64_t values_ = 2;
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
-  bool any_pointer_ = false, compact_ = false, ask_often_ = false;
+  bool any_pointer_ = false, compact_ = false, gradual_ = false;
 };
 
 }  // namespace

@@ -271,8 +271,7 @@ TEST(Tasks, GrowingDoublesTrainingLengthsUpToTests) {
         EXPECT_LE(s.tokens.size(), now);
       }
     }
-    const bool own =  // training has its own lengths
-        std::ranges::count(e.settings, "mix=true") + std::ranges::count(e.settings, "ask_often=true") > 0;
+    const bool own = std::ranges::count(e.settings, "mix=true") > 0;  // training has its own lengths
     EXPECT_EQ(length, own ? e.train_max : e.test_max) << title(e);
     EXPECT_EQ(source.growths(), growths);
     EXPECT_EQ(source.validation(0, 5).tokens, test.tokens);
