@@ -101,7 +101,8 @@ Result<std::shared_ptr<StoredWeights>> StoredWeights::load(SafeTensors file,
                                                            const std::vector<ParamSource>& sources,
                                                            std::optional<WeightFormat> wanted,
                                                            ParamSet& params, Par par) {
-  std::shared_ptr<StoredWeights> all(new StoredWeights(std::move(file)));
+  std::shared_ptr<StoredWeights> all(new StoredWeights());
+  bool mapped = false;
   const size_t n = params.all().size();
   std::vector<StoredMatrix> stored(n);
   all->parts_.resize(n);
@@ -117,6 +118,7 @@ Result<std::shared_ptr<StoredWeights>> StoredWeights::load(SafeTensors file,
                       weight_format_name(kept)),
           fmt::format("leave the option out, or make {} from the original", weight_format_name(kept))};
     std::vector<StoredRows>& parts = all->parts_[i];
+    mapped |= own == kept;
     if (own == kept) {
       for (size_t k = 0; k < from.pieces.size(); ++k)
         parts.push_back({static_cast<const std::byte*>(from.pieces[k].data),
@@ -145,6 +147,7 @@ Result<std::shared_ptr<StoredWeights>> StoredWeights::load(SafeTensors file,
   for (size_t i = 0; i < n; ++i)
     if (!params.stored(i))
       read_numbers(sources[i], params[i], 0, params.block().subspan(params[i].offset, params[i].count()));
+  if (mapped) all->file_ = std::move(file);  // else its pages need not stay
   return all;
 }
 

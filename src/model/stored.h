@@ -47,8 +47,8 @@ class StoredWeights {
                                                      Par par);
 
  private:
-  explicit StoredWeights(SafeTensors file) : file_(std::move(file)) {}
-  SafeTensors file_;
+  StoredWeights() = default;
+  std::optional<SafeTensors> file_;  // none: nothing looks at it
   std::vector<Tensor> made_;
   std::vector<std::vector<StoredRows>> parts_;
 };
