@@ -91,11 +91,10 @@ struct WeightTask {
   const float* x;   // few: packed rows; many: rows as they are
   size_t x_stride;  // many
 };
-inline constexpr size_t kFewRowsTogether = 8;
 inline constexpr size_t kFewRows = 32;  // up to here W's rows are read row by row
 
 struct WeightMatmulFns {
-  // Up to kFewRowsTogether rows, interleaved vector by vector and padded with zeros to whole blocks.
+  // A few rows, interleaved vector by vector and padded with zeros to whole blocks.
   void (*pack)(Mat<const float> x, float* to);
   void (*few)(const WeightTask& t);
   void (*many)(const WeightTask& t);
