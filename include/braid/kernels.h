@@ -23,5 +23,6 @@
 #include "kernels/selective_scan/selective_scan.h"
 #include "kernels/short_conv/short_conv.h"
 #include "kernels/swiglu/swiglu.h"
+#include "kernels/weight_matmul/weight_matmul.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"

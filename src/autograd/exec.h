@@ -175,6 +175,8 @@ class Exec {
   Exact* exact() const { return o_.exact; }
   uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
 
+  const Param& param(size_t i) const { return (*o_.params)[i]; }
+  const StoredMatrix* stored(size_t i) const { return o_.params->stored(i); }  // null: in the block
   Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
   PackedWeight weight_packed(size_t param, MatmulForm form) const {
     return o_.packed ? o_.packed->get(param, form) : PackedWeight{};

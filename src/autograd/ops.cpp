@@ -53,8 +53,20 @@ void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b,
     matmul(form, a.b, b.b, c, into, e.par());
 }
 
+// y = x W^T, or added to it, for matrices that are stored elsewhere: all in one parallel region.
+void project_stored(const Exec& e, std::span<const WeightProduct> products, Into into) {
+  check(!e.recording() && !e.exact(), "stored weights are for inference");
+  const Arena::Mark mark = e.arena().mark();
+  weight_matmul(products, into, e.arena().take<float>(weight_matmul_scratch(products)), e.par());
+  e.arena().release(mark);
+}
+
 // y = x W^T, or added to it.
 void project(const Exec& e, const Operand& x, size_t w, Mat<float> y, Into into) {
+  if (const StoredMatrix* m = e.stored(w)) {
+    const WeightProduct one{x.f, *m, y};
+    return project_stored(e, {&one, 1}, into);
+  }
   product(e, MatmulForm::kNT, x, weight(e, w), y, into);
   if (Exact* exact = e.exact()) exact->matmul(x.f, e.weight(w), y, into);
 }
@@ -76,7 +88,8 @@ Into into_of(Var residual) { return residual.present() ? Into::kAdd : Into::kOve
 
 Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
   const OpTimer timer(e.profile(), "embedding", false);
-  const Var y = e.result(ids.size(), e.weight(table).cols);
+  const Var y = e.result(ids.size(), e.param(table).cols());
+  if (const StoredMatrix* m = e.stored(table)) return weight_rows(*m, ids.data(), y.v, e.par()), y;
   embedding_fwd(ids.data(), e.weight(table), y.v, e.par());
   if (Exact* exact = e.exact()) exact->embedding_fwd(ids.data(), e.weight(table), y.v);
   if (e.recording())
@@ -89,7 +102,7 @@ Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
 Var linear(Exec& e, Var x, size_t w, Var residual) {
   const OpTimer timer(e.profile(), "linear", false);
   const Operand xs = activation(e, x.v);
-  const Var y = onto(e, residual, x.v.rows, e.weight(w).rows);
+  const Var y = onto(e, residual, x.v.rows, e.param(w).rows());
   project(e, xs, w, y.v, into_of(residual));
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
@@ -112,22 +125,29 @@ Var linear_bias(Exec& e, Var x, size_t w, int bias, Var residual) {
 Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
   const OpTimer timer(e.profile(), "linear", false);
   size_t cols = 0;
-  for (const size_t w : ws) cols += e.weight(w).rows;
+  bool all_stored = true;
+  for (const size_t w : ws) cols += e.param(w).rows(), all_stored &= e.stored(w) != nullptr;
   const Operand xs = activation(e, x.v);
   const Var y = e.result(x.v.rows, cols);
+  const std::span<WeightProduct> products = e.arena().take<WeightProduct>(all_stored ? ws.size() : 0);
   size_t at = 0;
-  for (const size_t w : ws) {
-    const size_t out = e.weight(w).rows;
-    project(e, xs, w, y.v.col_range(at, at + out), Into::kOverwrite);
+  for (size_t i = 0; i < ws.size(); ++i) {
+    const size_t out = e.param(ws[i]).rows();
+    const Mat<float> part = y.v.col_range(at, at + out);
+    if (all_stored)
+      products[i] = {x.v, *e.stored(ws[i]), part};
+    else
+      project(e, xs, ws[i], part, Into::kOverwrite);
     at += out;
   }
+  if (all_stored) project_stored(e, products, Into::kOverwrite);
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, list = std::vector<size_t>(ws.begin(), ws.end()), y] {
       Tape& t = e.tape();
       const Operand dy = activation(e, t.grad(y.slot));
       size_t from = 0;
       for (const size_t w : list) {
-        const size_t out = e.weight(w).rows;
+        const size_t out = e.param(w).rows();
         const Operand part = dy.col_range(from, from + out);
         from += out;
         product(e, MatmulForm::kTN, part, xs, e.weight_grad(w), Into::kAdd);
@@ -141,7 +161,7 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
 Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   const size_t n = gu.v.rows, f = gu.v.cols / 2;
   const SwigluIn in{gu.v.col_range(0, f), gu.v.col_range(f, 2 * f)};
-  const Var y = onto(e, residual, n, e.weight(w).rows);
+  const Var y = onto(e, residual, n, e.param(w).rows());
   const Arena::Mark mark = e.arena().mark();
   const Mat<float> h = e.arena().mat(n, f);
   {
@@ -383,7 +403,7 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
 LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_t> targets,
                                 std::span<const float> weights) {
   const OpTimer timer(e.profile(), "linear+cross-entropy", false);
-  const size_t n = x.v.rows, vocab = e.weight(w).rows;
+  const size_t n = x.v.rows, vocab = e.param(w).rows();
   LossResult r{.row_loss = e.arena().take<float>(n), .row_argmax = e.arena().take<int32_t>(n)};
   const auto [dx, into] = e.recording() ? e.tape().target(x.slot) : Tape::Target{{}, Into::kOverwrite};
   // About 256 K logits at a time: they stay in L2 from the product to the gradient.

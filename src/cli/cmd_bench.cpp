@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/cpu.h"
+#include "cli/bench_infer.h"
 #include "cli/bench_train.h"
 #include "cli/cli.h"
 #include "cli/measure.h"
@@ -13,6 +14,7 @@ struct Options {
   std::string what, only, threads = "0";
   bool json = false;
   TrainBench train;
+  InferBench infer;
 };
 
 // A wrong kernel has no speed.
@@ -101,9 +103,10 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
 std::function<int()> define_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add.required("what", o->what, "matmul, kernels or train");
+  add.required("what", o->what, "matmul, kernels, train, prefill, decode, or prefill,decode");
   add("--only", o->only, "matmul, kernels: only cases whose name contains this");
   o->train.visit(add);
+  o->infer.visit(add);
   add("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2");
   add("--json", o->json, "one JSON line per case and number of threads");
   return [o]() -> int {
@@ -117,11 +120,15 @@ std::function<int()> define_bench(CLI::App& app) {
     }
     if (o->what == "matmul") return bench_ops(*o, threads, "matmul");
     if (o->what == "kernels") return bench_ops(*o, threads, "");
-    if (o->what == "train" && threads.size() > 1)
-      return wrong_use({"bench: train takes one number of --threads", "run it once for each"});
+    if (threads.size() > 1)
+      return wrong_use({"bench: " + o->what + " takes one number of --threads", "run it once for each"});
     if (o->what == "train") return bench_train(o->train, threads.front(), o->json);
-    return wrong_use(
-        {"bench: there is no '" + o->what + "'", suggest(o->what, {"matmul", "kernels", "train"})});
+    const bool both = o->what == "prefill,decode";
+    if (both || o->what == "prefill" || o->what == "decode")
+      return bench_infer(o->infer, both || o->what == "prefill", both || o->what == "decode", threads.front(),
+                         o->json);
+    return wrong_use({"bench: there is no '" + o->what + "'",
+                      suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode"})});
   };
 }
 

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/sampling.h"
 #include "cli/template_variables.h"
+#include "cli/weight_flags.h"
 #include "infer/generate.h"
 #include "infer/prompt_memory.h"
 #include "infer/text_model.h"
@@ -26,6 +27,7 @@ struct Options {
   int64_t threads = 0, draft = 0, cache_mb = 1024, cache_grid = 512;
   bool json = false, verbose = false, cache_bf16 = false;
   SamplingFlags sampling;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer and a chat template");
@@ -38,6 +40,7 @@ struct Options {
     v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)");
     v("--stop", stop, "end an answer before this string would appear; may be repeated");
     sampling.visit(v);
+    weights.visit(v);
     v("--draft", draft, "guess up to this many tokens per pass, 7 at most; see braid generate");
     v("--cache-mb", cache_mb, "memory for states that spare reading a prompt again");
     v("--cache-grid", cache_grid, "keep one about every so many tokens; 0 = only at ends of messages");
@@ -356,12 +359,14 @@ int run(const Options& o) {
   if (o.cache_grid < 0) return wrong_use({fmt::format("--cache-grid is {}", o.cache_grid), "give 0 or more"});
   Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
   if (!chat) return fail(chat.error());
-  Result<TextModel> model = TextModel::load(o.model);
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   if (!model->tokenizer)
     return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
   tell_ignored(model->generation);
-  ThreadPool pool(resolve_threads(o.threads));
   Chat c(o, *model, *std::move(chat), pool);
   if (Status s = c.begin(); !s) return wrong_use(s.error());
   if (o.prompt.empty()) return c.talk();

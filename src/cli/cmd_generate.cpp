@@ -3,6 +3,7 @@
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "cli/sampling.h"
+#include "cli/weight_flags.h"
 #include "infer/generate.h"
 #include "infer/text_model.h"
 #include "io/file.h"
@@ -18,6 +19,7 @@ struct Options {
   std::vector<std::string> stop;
   bool ignore_eos = false, json = false, stats = false, verbose = false;
   SamplingFlags sampling;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
@@ -26,6 +28,7 @@ struct Options {
     v("--tokens", tokens, "token ids instead of text, e.g. 1,2,3");
     v("--max-tokens", max_tokens, "stop after this many tokens (else the model's, else 256)");
     sampling.visit(v);
+    weights.visit(v);
     v("--stop", stop, "end before this string would appear; may be repeated");
     v("--ignore-eos", ignore_eos, "go on where the model would end its text");
     v("--load-state", load_state,
@@ -61,7 +64,10 @@ int run(const Options& o) {
     if (file->empty()) return fail({o.prompt_file + " is empty", "a prompt needs at least one byte"});
     text = *file;
   }
-  Result<TextModel> loaded = TextModel::load(o.model);
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
   if (!loaded) return fail(loaded.error());
   const std::unique_ptr<Model>& model = loaded->model;
   const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
@@ -83,7 +89,6 @@ int run(const Options& o) {
     if (id >= vocab)
       return fail({fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)});
 
-  ThreadPool pool(resolve_threads(o.threads));
   Session session(*model, pool);
   if (!o.load_state.empty()) {
     Result<SavedState> saved = load_saved(*model, o.load_state);

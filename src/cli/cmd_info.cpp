@@ -1,6 +1,8 @@
 #include <map>
 
+#include "base/cpu.h"
 #include "cli/cli.h"
+#include "cli/weight_flags.h"
 #include "infer/text_model.h"
 #include "io/json.h"
 #include "model/families/families.h"
@@ -14,6 +16,7 @@ struct Options {
   std::vector<std::string> set;
   int64_t length = 2048, vocab = 256;
   bool json = false, tensors = false, verbose = false;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder");
@@ -22,6 +25,7 @@ struct Options {
     v("--config", config, "a config.json instead");
     v("--set", set, "change one value of the config; may be repeated");
     v("--vocab", vocab, "vocabulary of --arch");
+    weights.visit(v);
     v("--length", length, "sequence length for flops and state");
     v("--tensors", tensors, "list every parameter");
     v("--verbose", verbose, "also keys of config.json and tensors that have no effect");
@@ -62,6 +66,28 @@ std::vector<LeftOut> left_out(const std::string& dir) {
   return all;
 }
 
+const char* how_kept(std::string_view format) {
+  return format == "q8"           ? " (a byte each, a bf16 scale per 32 numbers of a row)"
+         : format == "q4"         ? " (4 bits each, a bf16 scale per 32 numbers of a row)"
+         : format == "f32 always" ? " (norms, gates, convolutions, decays, routers)"
+                                  : "";
+}
+
+// Weights as inference keeps them: what in which format.
+struct Kept {
+  size_t tensors = 0, numbers = 0, bytes = 0;
+};
+std::map<std::string, Kept> kept_formats(const ParamSet& params) {
+  std::map<std::string, Kept> all;
+  for (size_t i = 0; i < params.all().size(); ++i) {
+    const StoredMatrix* m = params.stored(i);
+    Kept& k = all[m ? std::string(weight_format_name(m->format)) : "f32 always"];
+    const size_t n = params[i].count();
+    ++k.tensors, k.numbers += n, k.bytes += m ? m->bytes() : n * sizeof(float);
+  }
+  return all;
+}
+
 int run(const Options& o) {
   if ((o.model.empty() ? 0 : 1) + (o.arch.empty() ? 0 : 1) + (o.config.empty() ? 0 : 1) != 1)
     return wrong_use({"info: give one of --model, --arch and --config"});
@@ -69,10 +95,18 @@ int run(const Options& o) {
   std::vector<std::string> ignored;
   const Result<ModelConfig> config = config_of(o, ignored);
   if (!config) return fail(config.error());
-  if (!o.model.empty())  // the weights must fit too
-    if (Result<std::unique_ptr<Model>> m = Model::load(o.model); !m) return fail(m.error());
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  if (*format && o.model.empty())
+    return wrong_use({"info: --dtype and --quant are for --model", "leave them out"});
   std::optional<Tokenizer> tokenizer;
+  std::map<std::string, Kept> kept;
   if (!o.model.empty()) {
+    ThreadPool pool(cpu_count());
+    const Result<std::unique_ptr<Model>> m =
+        Model::load_stored(o.model, *format, Par(pool));  // they must fit, too
+    if (!m) return fail(m.error());
+    kept = kept_formats((*m)->params());
     Result<std::optional<Tokenizer>> loaded = load_tokenizer(o.model, config->vocab_size);
     if (!loaded) return fail(loaded.error());
     tokenizer = *std::move(loaded);
@@ -97,6 +131,8 @@ int run(const Options& o) {
            {"tail_bytes", state.tails * sizeof(float)},
            {"state_per_layer_width", unit},
            {"config", to_json(*config)}};
+    for (const auto& [name, k] : kept)
+      j["weights"][name] = {{"tensors", k.tensors}, {"numbers", k.numbers}, {"bytes", k.bytes}};
     if (tokenizer) j["tokenizer"] = {{"kind", tokenizer->kind()}, {"tokens", tokenizer->vocab_size()}};
     if (o.tensors)
       for (const Param& p : model->params().all())
@@ -117,6 +153,11 @@ int run(const Options& o) {
   for (const auto& [name, n] : parts)
     fmt::print("  {:<12} {:>10}  {:5.1f} %\n", name, n,
                100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
+  for (const auto& [name, k] : kept)
+    fmt::print("weights as {}: {} tensors, {} numbers, {:.1f} MB, {:.2f} bits each{}\n", name, k.tensors,
+               k.numbers, 1e-6 * static_cast<double>(k.bytes),
+               8 * static_cast<double>(k.bytes) / static_cast<double>(std::max<size_t>(1, k.numbers)),
+               how_kept(name));
   fmt::print(
       "at length {}: {:.4g} flops per token forward, {:.4g} training\n"
       "state {} bytes: {:.4g} x layers x width in matrices, keys and values, and {} bytes of last inputs\n",

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/cli.h"
+#include "cli/weight_flags.h"
 #include "infer/session.h"
 #include "infer/text_model.h"
 #include "io/safetensors.h"
@@ -13,6 +14,7 @@ struct Options {
   std::string model, tokens, text, split, out, load_state, save_state;
   int64_t threads = 0;
   bool json = false;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
@@ -23,6 +25,7 @@ struct Options {
     v("--out", out, "safetensors file to write: 'logits' [tokens, vocab] and 'tokens'");
     v("--load-state", load_state, "go on from a state that --save-state wrote");
     v("--save-state", save_state, "file for what the model remembers after the last token");
+    weights.visit(v);
     v("--threads", threads, "threads; 0 = all cores");
     v("--json", json, "print a summary as one JSON line");
   }
@@ -45,7 +48,10 @@ int run(const Options& o) {
     if (!parsed) return wrong_use(parsed.error());
     pieces = *parsed;
   }
-  Result<std::unique_ptr<Model>> model = Model::load(o.model);
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   const int64_t vocab = (*model)->config().vocab_size;
   if (!o.text.empty()) {
@@ -66,7 +72,6 @@ int run(const Options& o) {
     return wrong_use({fmt::format("--split adds up to {}, but there are {} tokens", sum, ids.size())});
   if (sum < ids.size()) pieces.push_back(static_cast<int32_t>(ids.size() - sum));
 
-  ThreadPool pool(resolve_threads(o.threads));
   Session session(**model, pool);
   std::vector<int32_t> read;  // by the state
   if (!o.load_state.empty()) {

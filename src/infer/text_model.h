@@ -17,7 +17,9 @@ struct TextModel {
   std::optional<Tokenizer> tokenizer;  // none: a model of a task, whose tokens are not text
   GenerationConfig generation;
 
-  static Result<TextModel> load(const std::string& dir);
+  // Weights as Model::load_stored has them.
+  static Result<TextModel> load(const std::string& dir, std::optional<WeightFormat> format = {},
+                                Par par = {});
 };
 
 // Tokens that end an answer in a chat: the model's own, and those special tokens whose names say that they

@@ -19,6 +19,7 @@
 #include "kernels/selective_scan/selective_scan.h"
 #include "kernels/short_conv/short_conv.h"
 #include "kernels/swiglu/swiglu.h"
+#include "kernels/weight_matmul/weight_matmul.h"
 
 namespace braid {
 namespace {
@@ -35,6 +36,8 @@ std::span<const OpEntry> all_ops() {
       OpEntry{"matmul", "matrix product, f32", impls<matmul_impls>, matmul_check, matmul_bench},
       OpEntry{"matmul_bf16", "matrix product, bf16 operands, f32 sums", impls<matmul_bf16_impls>,
               matmul_bf16_check, matmul_bf16_bench},
+      OpEntry{"weight_matmul", "matrix product with weights as stored: f32, bf16, q8, q4",
+              impls<weight_matmul_impls>, weight_matmul_check, weight_matmul_bench},
       OpEntry{"rmsnorm", "root-mean-square norm: plain, zero-centred, gated after or before, per head",
               impls<rmsnorm_impls>, rmsnorm_check, rmsnorm_bench},
       OpEntry{"swiglu", "gated products: silu(g) * u, sigmoid(g) * u", impls<swiglu_impls>, swiglu_check,

@@ -1,5 +1,7 @@
 #include "model/mlp.h"
 
+#include "autograd/experts.h"
+
 namespace braid {
 namespace {
 
@@ -33,6 +35,8 @@ class Swiglu : public Mlp {
     const Var y = map(e, swiglu_linear(e, gu, down_), Map::kIdentity, 1, down_bias_);
     return residual.present() ? add(e, residual, y) : y;
   }
+
+  ExpertWeights weights() const { return {gate_, up_, down_}; }
 
  private:
   size_t gate_, up_, down_;
@@ -71,16 +75,18 @@ class Moe : public Mlp {
  public:
   Moe(const MoeConfig& c, const ModelConfig& model, Declare declare)
       : top_k_(c.top_k),
-        router_(declare.matrix("gate.weight", c.experts, model.d_model)),
+        router_(declare.precise().matrix("gate.weight", c.experts, model.d_model)),
         shared_({.d_ff = c.shared_d_ff ? c.shared_d_ff : c.d_ff}, model, declare.under("shared_expert")),
-        shared_gate_(declare.matrix("shared_expert_gate.weight", 1, model.d_model)) {
+        shared_gate_(declare.precise().matrix("shared_expert_gate.weight", 1, model.d_model)) {
     const Declare some = declare.for_share(static_cast<double>(c.top_k) / static_cast<double>(c.experts));
     for (int64_t i = 0; i < c.experts; ++i)
       experts_.emplace_back(DenseConfig{.d_ff = c.d_ff}, model, some.under("experts." + std::to_string(i)));
+    for (const Swiglu& s : experts_) weights_.push_back(s.weights());
   }
 
   Var forward(Exec& e, Var x, Var residual) const override {
     const Routing routing = route(e, linear(e, x, router_), top_k_);
+    if (e.stored(weights_[0].gate)) return finish(e, x, routed_experts(e, x, routing, weights_), residual);
     const size_t n = x.v.rows;
     std::vector<Var> parts;
     std::vector<std::span<const uint32_t>> rows_of;
@@ -97,18 +103,23 @@ class Moe : public Mlp {
       parts.push_back(scale_heads(e, y, pick(e, routing.weights, at)));
       rows_of.push_back(which);
     }
-    const Var routed = sum_rows(e, parts, rows_of, n, x.v.cols);
+    return finish(e, x, sum_rows(e, parts, rows_of, n, x.v.cols), residual);
+  }
+
+ private:
+  // The expert that sees every token joins the others.
+  Var finish(Exec& e, Var x, Var routed, Var residual) const {
     const Var shared =
         scale_heads(e, shared_.forward(e, x, {}), map(e, linear(e, x, shared_gate_), Map::kSigmoid));
     const Var y = add(e, routed, shared);
     return residual.present() ? add(e, residual, y) : y;
   }
 
- private:
   size_t top_k_, router_;
   Swiglu shared_;
   size_t shared_gate_;
   std::vector<Swiglu> experts_;
+  std::vector<ExpertWeights> weights_;
 };
 
 void validate_moe(const Json& settings, const std::string& where, std::vector<Problem>& problems) {

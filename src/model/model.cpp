@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "model/families/families.h"
 #include "model/mixers/registry.h"
+#include "model/stored.h"
 #include "model/weights.h"
 
 namespace braid {
@@ -88,7 +89,41 @@ void Model::init(uint64_t seed) {
   }
 }
 
-Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
+void Model::random_numbers(size_t param, uint64_t seed, size_t first, std::span<float> to) const {
+  const Init& init = inits_[param];
+  const Mat<const float> shape(nullptr, params_[param].rows(), params_[param].cols());
+  const auto layers = static_cast<double>(config_.n_layers);
+  const Rng stream(seed, "random/" + params_[param].name);
+  if (init.kind != Init::kNormal && init.kind != Init::kOutput) {
+    for (size_t i = 0; i < to.size(); ++i) {
+      Rng one(stream.block(first + i, 0)[0], "number");
+      to[i] =
+          initial(init, (first + i) / shape.cols, (first + i) % shape.cols, config_.init_std, layers, one);
+    }
+    return;
+  }
+  // The sum of the four parts of a scrambled number is near enough to a normal one.
+  const double std = config_.init_std / (init.kind == Init::kOutput ? std::sqrt(2 * layers) : 1);
+  const auto scale = static_cast<float>(std / (65536 * std::sqrt(4.0 / 12)));
+  const uint64_t start = stream.block(0, 0)[0] * uint64_t{0x9e3779b97f4a7c15};
+  for (size_t i = 0; i < to.size(); ++i) {
+    uint64_t z = start + (first + i) * uint64_t{0x9e3779b97f4a7c15};
+    z = (z ^ z >> 30) * uint64_t{0xbf58476d1ce4e5b9};
+    z = (z ^ z >> 27) * uint64_t{0x94d049bb133111eb};
+    z ^= z >> 31;
+    const auto sum = static_cast<int32_t>((z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48));
+    to[i] = scale * static_cast<float>(sum - 131070);
+  }
+}
+
+namespace {
+
+struct Folder {
+  std::unique_ptr<Model> model;  // without weights
+  const Family* family;          // null: Braid's own
+};
+
+Result<Folder> open_folder(const std::string& dir) {
   const std::string path = dir + "/config.json";
   const Result<Json> json = load_config_json(path);
   if (!json) return json.error();
@@ -96,24 +131,55 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
   if (!family) return family.error();
   const Result<ModelConfig> config = read_config(*json, path);
   if (!config) return config.error();
-  std::unique_ptr<Model> model = create(*config);
-  if (!*family) {
+  return Folder{Model::create(*config), *family};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
+  Result<Folder> folder = open_folder(dir);
+  if (!folder) return folder.error();
+  std::unique_ptr<Model> model = std::move(folder->model);
+  if (!folder->family) {
     if (Status s = model->load_weights(dir + "/model.safetensors"); !s) return s.error();
     return model;
   }
   const Result<SafeTensors> file = SafeTensors::open_model(dir);
   if (!file) return file.error();
   std::vector<LeftOut> left_out;
-  const Result<std::vector<Assembled>> params = assemble_params(**family, *model, *file, dir, left_out);
+  const Result<std::vector<Assembled>> params =
+      assemble_params(*folder->family, *model, *file, dir, left_out);
   if (!params) return params.error();
   model->params_.allocate();
-  for (size_t i = 0; i < params->size(); ++i) {
-    std::span<float> to = model->params_.block().subspan(model->params_[i].offset, model->params_[i].count());
-    for (const View& piece : (*params)[i].pieces) {
-      convert_to_f32(piece, to.first(piece.shape.count()));
-      to = to.subspan(piece.shape.count());
-    }
+  for (size_t i = 0; i < params->size(); ++i)
+    read_numbers({(*params)[i].pieces, {}}, model->params_[i], 0,
+                 model->params_.block().subspan(model->params_[i].offset, model->params_[i].count()));
+  return model;
+}
+
+Result<std::unique_ptr<Model>> Model::load_stored(const std::string& dir, std::optional<WeightFormat> format,
+                                                  Par par) {
+  Result<Folder> folder = open_folder(dir);
+  if (!folder) return folder.error();
+  std::unique_ptr<Model> model = std::move(folder->model);
+  const std::string path = dir + "/model.safetensors";
+  Result<SafeTensors> file = folder->family ? SafeTensors::open_model(dir) : SafeTensors::open(path);
+  if (!file) return file.error();
+  std::vector<ParamSource> sources;
+  if (folder->family) {
+    std::vector<LeftOut> left_out;
+    Result<std::vector<Assembled>> params = assemble_params(*folder->family, *model, *file, dir, left_out);
+    if (!params) return params.error();
+    for (Assembled& a : *params) sources.push_back({std::move(a.pieces), {}});
+  } else {
+    Result<std::vector<ParamSource>> own = braid_sources(model->params_, *file, path);
+    if (!own) return own.error();
+    sources = *std::move(own);
   }
+  Result<std::shared_ptr<StoredWeights>> stored =
+      StoredWeights::load(*std::move(file), sources, format, model->params_, par);
+  if (!stored) return Error{dir + ": " + stored.error().what, stored.error().fix};
+  model->stored_ = *std::move(stored);
   return model;
 }
 
@@ -124,6 +190,7 @@ Status Model::save(const std::string& dir) const {
 }
 
 Status Model::save_weights(const std::string& path) const {
+  check(!stored_, "Model::save_weights: loaded for inference");
   std::vector<NamedTensor> tensors;
   for (const Param& p : params_.all())
     tensors.push_back({p.name, {params_.block().data() + p.offset, DType::kF32, p.shape}});
@@ -133,6 +200,8 @@ Status Model::save_weights(const std::string& path) const {
 Status Model::load_weights(const std::string& path) {
   Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
+  if (is_quantised(*file))
+    return Error{path + " is quantised", "it is for inference; here the original is needed"};
   if (const std::vector<Problem> problems = param_problems(*file); !problems.empty())
     return to_error(path + " does not fit its config", problems);
   if (!params_.allocated()) params_.allocate();
@@ -277,11 +346,7 @@ Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {
                 [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); });
 }
 
-Mat<float> Model::logits(Exec& e, Var hidden) const {
-  const Var y = e.result(hidden.v.rows, config_.answers(), false);
-  matmul(MatmulForm::kNT, hidden.v, e.weight(head_), y.v, Into::kOverwrite, e.par());
-  return y.v;
-}
+Mat<float> Model::logits(Exec& e, Var hidden) const { return linear(e, hidden, head_).v; }
 
 double Model::flops_per_token(int64_t length) const {
   double flops = 0;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,6 +20,7 @@
 namespace braid {
 
 class SafeTensors;
+class StoredWeights;
 
 class Model {
  public:
@@ -26,12 +28,19 @@ class Model {
 
   // A model folder: config.json and model.safetensors, Braid's own or of a family that it can read.
   static Result<std::unique_ptr<Model>> load(const std::string& dir);
+  // For inference alone: matrices stay where and as they are stored, or are brought to a format
+  // (model/stored.h). Norms, gates, convolutions and decays are f32 always.
+  static Result<std::unique_ptr<Model>> load_stored(const std::string& dir,
+                                                    std::optional<WeightFormat> format = {}, Par par = {});
   Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
   std::vector<Problem> param_problems(const SafeTensors& file) const;  // why a file does not fit
 
   void init(uint64_t seed);  // each parameter from its own random stream
+  // Numbers [first, ...) of a parameter that nobody has trained, spread as init() would but quickly made: for
+  // models whose speed alone matters.
+  void random_numbers(size_t param, uint64_t seed, size_t first, std::span<float> to) const;
   State new_state() const;
   void prepare(int64_t positions);  // before any forward that reaches these positions
 
@@ -77,6 +86,7 @@ class Model {
 
   ModelConfig config_;
   ParamSet params_;
+  std::shared_ptr<StoredWeights> stored_;  // what params_ look at, if it was loaded for inference
   std::vector<Init> inits_;
   std::vector<Layer> layers_;
   size_t embedding_, final_norm_, head_;

@@ -38,7 +38,7 @@ class Hash {
 
 std::string weights_hash(const ParamSet& params) {
   Hash h;
-  h.add(std::as_bytes(params.block()));
+  params.each_piece([&](std::span<const std::byte> bytes) { h.add(bytes); });
   return h.text();
 }
 

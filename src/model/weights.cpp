@@ -16,8 +16,11 @@ std::vector<Problem> tensor_problems(const std::vector<TensorSpec>& wanted,
       problems.push_back({t.name, "is missing", "expected " + t.shape.text()});
     } else if (v->shape != t.shape) {
       problems.push_back({t.name, "has shape " + v->shape.text(), "expected " + t.shape.text()});
-    } else if (v->dtype != DType::kF32 && v->dtype != DType::kBF16 && v->dtype != DType::kF16 &&
-               v->dtype != DType::kF64) {
+    } else if (t.dtype != DType::kF32 && v->dtype != t.dtype) {
+      problems.push_back({t.name, "has dtype " + std::string(dtype_name(v->dtype)),
+                          "expected " + std::string(dtype_name(t.dtype))});
+    } else if (t.dtype == DType::kF32 && v->dtype != DType::kF32 && v->dtype != DType::kBF16 &&
+               v->dtype != DType::kF16 && v->dtype != DType::kF64) {
       problems.push_back(
           {t.name, "has dtype " + std::string(dtype_name(v->dtype)), "expected F32, BF16, F16 or F64"});
     }

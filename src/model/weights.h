@@ -10,8 +10,8 @@
 
 namespace braid {
 
-// Missing tensors, other shapes, numbers that are no floats; and what is in the file, but not wanted.
-// `view_of` gives a tensor of the file, or null.
+// Missing tensors, other shapes, another dtype (where F32 is wanted, any floats will do); and what is in the
+// file, but not wanted. `view_of` gives a tensor of the file, or null.
 std::vector<Problem> tensor_problems(const std::vector<TensorSpec>& wanted,
                                      const std::vector<std::string>& names_in_file,
                                      const std::function<const View*(const std::string&)>& view_of);

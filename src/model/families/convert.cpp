@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
+#include <map>
 
 #include "io/file.h"
 #include "model/families/llama2c.h"
+#include "model/stored.h"
 
 namespace braid {
 namespace {
@@ -31,8 +34,16 @@ DType common_dtype(const Assembled& t) {
   return same ? first : DType::kF32;
 }
 
-// One tensor's bytes, a block at a time.
-Status put_tensor(const Assembled& t, DType to, const PutBytes& put) {
+// A tensor to write.
+struct Outgoing {
+  Outgoing(std::string name, DType dtype, const Shape& shape, std::function<Status(const PutBytes& put)> put)
+      : spec{std::move(name), dtype, shape}, bytes(std::move(put)) {}
+  TensorSpec spec;
+  std::function<Status(const PutBytes& put)> bytes;  // from first to last, in any number of pieces
+};
+
+// Numbers in another dtype, a block at a time.
+Status put_numbers(const Assembled& t, DType to, const PutBytes& put) {
   constexpr int64_t kBlock = 1 << 16;
   std::vector<float> wide(kBlock);
   std::vector<bf16> narrow(to == DType::kBF16 ? kBlock : 0);
@@ -57,6 +68,69 @@ Status put_tensor(const Assembled& t, DType to, const PutBytes& put) {
     }
   }
   return {};
+}
+
+// The bytes or the scales of a quantised matrix, a row at a time.
+Status put_quantised(const ParamSource& from, const Param& p, WeightFormat f, bool scales,
+                     const PutBytes& put) {
+  std::vector<float> row(p.cols());
+  std::vector<std::byte> bytes(weight_row_bytes(f, p.cols()));
+  std::vector<bf16> scale(weight_row_scales(f, p.cols()));
+  for (size_t r = 0; r < p.rows(); ++r) {
+    read_numbers(from, p, r, row);
+    store_row(f, row, bytes.data(), scale.data());
+    if (Status s =
+            put(scales ? std::as_bytes(std::span<const bf16>(scale)) : std::span<const std::byte>(bytes));
+        !s)
+      return s;
+  }
+  return {};
+}
+
+Outgoing outgoing(const Assembled& t, std::optional<WeightFormat> f) {
+  const DType to = f == WeightFormat::kF32    ? DType::kF32
+                   : f == WeightFormat::kBf16 ? DType::kBF16
+                                              : common_dtype(t);
+  return {t.name, to, t.shape, [&t, to](const PutBytes& put) { return put_numbers(t, to, put); }};
+}
+
+std::vector<Outgoing> outgoing(const std::vector<Assembled>& tensors, std::optional<WeightFormat> f) {
+  std::vector<Outgoing> all;
+  for (const Assembled& t : tensors) all.push_back(outgoing(t, f));
+  return all;
+}
+
+// Braid's parameters; those that can be are quantised if that is asked for.
+std::vector<Outgoing> outgoing_params(const std::vector<Assembled>& tensors, const ParamSet& params,
+                                      std::optional<WeightFormat> f, std::vector<std::string>& notes) {
+  if (!f || !has_scales(*f)) return outgoing(tensors, f);
+  std::vector<Outgoing> all;
+  size_t quantised = 0, whole = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Param& p = params[i];
+    const ParamSource from{tensors[i].pieces, {}};
+    if (p.precise || !weight_fits(*f, p.cols())) {
+      // What stays f32 in inference is written so: nothing is rounded twice.
+      all.push_back(outgoing(tensors[i], p.precise ? std::optional(WeightFormat::kF32) : std::nullopt));
+      whole += !p.precise;
+      continue;
+    }
+    ++quantised;
+    const auto rows = static_cast<int64_t>(p.rows());
+    const auto put = [&p, from, f = *f](bool scales) {
+      return [&p, from, f, scales](const PutBytes& put) { return put_quantised(from, p, f, scales, put); };
+    };
+    all.emplace_back(p.name, *f == WeightFormat::kQ8 ? DType::kI8 : DType::kU8,
+                     Shape{rows, static_cast<int64_t>(weight_row_bytes(*f, p.cols()))}, put(false));
+    all.emplace_back(p.name + kScaleSuffix, DType::kBF16,
+                     Shape{rows, static_cast<int64_t>(weight_row_scales(*f, p.cols()))}, put(true));
+  }
+  notes.push_back(fmt::format(
+      "{} matrices as {}{}", quantised, weight_format_name(*f),
+      whole
+          ? fmt::format("; {} have rows that are no multiple of {} and stay as they are", whole, kWeightBlock)
+          : ""));
+  return all;
 }
 
 bool has_dropout(const Json& config) {
@@ -104,12 +178,12 @@ std::vector<size_t> shard_starts(const std::vector<TensorSpec>& specs, uint64_t 
   return starts;
 }
 
-Result<Converted> write_folder(const Conversion& c, const std::vector<Assembled>& tensors, Json config,
+Result<Converted> write_folder(const Conversion& c, const std::vector<Outgoing>& tensors, Json config,
                                bool dtype_in_config, Converted result) {
   std::vector<TensorSpec> specs;
   uint64_t all = 0, done = 0;
-  for (const Assembled& t : tensors) {
-    specs.push_back({t.name, c.dtype.value_or(common_dtype(t)), t.shape});
+  for (const Outgoing& t : tensors) {
+    specs.push_back(t.spec);
     all += specs.back().bytes();
   }
   result.tensors = specs.size(), result.bytes = all;
@@ -139,7 +213,7 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Assembled>
             if (c.progress && !c.progress(done, all)) return Error{"stopped; nothing was written"};
             return {};
           };
-          return put_tensor(tensors[starts[k] + i], here[i].dtype, counted);
+          return tensors[starts[k] + i].bytes(counted);
         });
     if (!written) return written.error();
   }
@@ -175,7 +249,8 @@ Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const H
   Converted result{.family = std::string(config.family->model_type)};
   if (has_dropout(to_json(model.config())))
     result.notes.emplace_back("dropout is a setting of training and is not written");
-  return write_folder(c, assemble_hf(*config.family, model, *file), config.json, true, std::move(result));
+  const std::vector<Assembled> tensors = assemble_hf(*config.family, model, *file);
+  return write_folder(c, outgoing(tensors, c.format), config.json, true, std::move(result));
 }
 
 Result<Converted> convert_to_braid(const Conversion& c, const Model& model, const Family& family) {
@@ -189,7 +264,23 @@ Result<Converted> convert_to_braid(const Conversion& c, const Model& model, cons
   const Result<std::vector<Assembled>> params = assemble_params(family, model, *file, c.in, left_out);
   if (!params) return params.error();
   for (std::string& line : summary_of(left_out)) result.notes.push_back(std::move(line));
-  return write_folder(c, *params, to_json(model.config()), false, std::move(result));
+  const std::vector<Outgoing> all = outgoing_params(*params, model.params(), c.format, result.notes);
+  return write_folder(c, all, to_json(model.config()), false, std::move(result));
+}
+
+Result<Converted> convert_format(const Conversion& c, const Model& model) {
+  if (Status s = check_out(c); !s) return s.error();
+  const std::string path = c.in + "/model.safetensors";
+  const Result<SafeTensors> file = SafeTensors::open(path);
+  if (!file) return file.error();
+  if (is_quantised(*file)) return Error{path + " is quantised already", "convert the original"};
+  if (const std::vector<Problem> problems = model.param_problems(*file); !problems.empty())
+    return to_error(path + " does not fit its config", problems);
+  std::vector<Assembled> params;
+  for (const Param& p : model.params().all()) params.push_back({p.name, p.shape, {*file->find(p.name)}});
+  Converted result{.family = "braid"};
+  const std::vector<Outgoing> all = outgoing_params(params, model.params(), c.format, result.notes);
+  return write_folder(c, all, to_json(model.config()), false, std::move(result));
 }
 
 Result<Converted> convert_llama2c(const Conversion& c) {
@@ -197,8 +288,83 @@ Result<Converted> convert_llama2c(const Conversion& c) {
   const Result<Llama2c> from = read_llama2c(c.in);
   if (!from) return from.error();
   const std::unique_ptr<Model> model = Model::create(from->config);
-  return write_folder(c, assemble_llama2c(*from, *model), to_json(from->config), false,
-                      {.family = "llama2c"});
+  const std::vector<Assembled> params = assemble_llama2c(*from, *model);
+  Converted result{.family = "llama2c"};
+  const std::vector<Outgoing> all = outgoing_params(params, model->params(), c.format, result.notes);
+  return write_folder(c, all, to_json(from->config), false, std::move(result));
+}
+
+std::span<const RandomShape> random_shapes() {
+  static constexpr std::array kShapes{
+      RandomShape{"qwen3.5-0.8b",
+                  "the language model of Qwen3.5-0.8B: 24 layers, every fourth with attention",
+                  R"({"model_type": "qwen3_5_text", "vocab_size": 248320, "hidden_size": 1024,
+                      "intermediate_size": 3584, "num_hidden_layers": 24, "num_attention_heads": 8,
+                      "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16,
+                      "linear_num_value_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+                      "linear_conv_kernel_dim": 4, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+                      "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
+                                          "partial_rotary_factor": 0.25}})"},
+      RandomShape{
+          "olmo-hybrid-1b",
+          "Olmo Hybrid 7B cut to 1.0B: half its width and heads, 12 of 32 layers, its heads and vocabulary",
+          R"({"model_type": "olmo_hybrid", "vocab_size": 100352, "hidden_size": 1920,
+                      "intermediate_size": 5504, "num_hidden_layers": 12, "num_attention_heads": 15,
+                      "num_key_value_heads": 15, "linear_num_key_heads": 15, "linear_num_value_heads": 15,
+                      "linear_key_head_dim": 96, "linear_value_head_dim": 192, "linear_conv_kernel_dim": 4,
+                      "linear_allow_neg_eigval": true, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+                      "rope_parameters": {"rope_type": "default", "rope_theta": 500000}})"},
+      RandomShape{
+          "qwen3-next-small",
+          "Qwen3-Next cut to 1.2B: its widths and heads, 4 of 48 layers, 32 of 512 experts, of which a token "
+          "meets 10",
+          R"({"model_type": "qwen3_next", "vocab_size": 151936, "hidden_size": 2048,
+                      "intermediate_size": 5120, "num_hidden_layers": 4, "num_attention_heads": 16,
+                      "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16,
+                      "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+                      "linear_conv_kernel_dim": 4, "decoder_sparse_step": 1, "moe_intermediate_size": 512,
+                      "shared_expert_intermediate_size": 512, "num_experts": 32, "num_experts_per_tok": 10,
+                      "norm_topk_prob": true, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+                      "rope_theta": 10000000, "partial_rotary_factor": 0.25})"}};
+  return kShapes;
+}
+
+Result<Converted> convert_random(const Conversion& c, const RandomShape& shape, Par par) {
+  if (Status s = check_out(c); !s) return s.error();
+  const std::string name(shape.name);
+  const Result<ModelConfig> config = read_config(Json::parse(shape.config), name);
+  if (!config) return config.error();
+  const Result<HfConfigFile> hf = hf_config(*config, Json::parse(shape.config)["model_type"]);
+  if (!hf) return hf.error();
+  const std::unique_ptr<Model> model = Model::create(*config);
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < model->params().all().size(); ++i) index[model->params()[i].name] = i;
+  constexpr uint64_t kSeed = 1;
+  std::vector<Outgoing> all;
+  for (const HfTensor& t : hf_tensors(*hf->family, *model)) {
+    const auto put = [&, rows = t.rows](const PutBytes& write) -> Status {
+      constexpr size_t kPiece = size_t{1} << 23, kTask = size_t{1} << 16;
+      std::vector<bf16> numbers;
+      for (const ParamRows& r : rows) {
+        const size_t param = index.at(r.param);
+        const Param& p = model->params()[param];
+        const size_t width = p.shape.rank() == 2 ? p.cols() : 1;
+        const size_t end = static_cast<size_t>(r.first + r.count) * width;
+        for (size_t at = static_cast<size_t>(r.first) * width; at < end; at += kPiece) {
+          numbers.resize(std::min(kPiece, end - at));
+          par.blocks(numbers.size(), kTask, [&](size_t begin, size_t stop) {
+            std::vector<float> wide(stop - begin);
+            model->random_numbers(param, kSeed, at + begin, wide);
+            for (size_t i = 0; i < wide.size(); ++i) numbers[begin + i] = to_bf16(wide[i]);
+          });
+          if (Status s = write(std::as_bytes(std::span<const bf16>(numbers))); !s) return s;
+        }
+      }
+      return {};
+    };
+    all.emplace_back(t.name, DType::kBF16, t.shape, put);
+  }
+  return write_folder(c, all, hf->json, true, {.family = std::string(hf->family->model_type)});
 }
 
 }  // namespace braid

@@ -5,17 +5,19 @@
 #include <functional>
 #include <optional>
 
+#include "base/parallel.h"
 #include "model/families/families.h"
 
 namespace braid {
 
 struct Conversion {
-  std::string tokenizer = {};       // llama2.c: its tokenizer, a file of its own
-  std::string in, out;              // folders; `out` appears when it is whole
-  std::optional<DType> dtype = {};  // of the numbers; none: as they are
-  bool replace = false;             // a model that is in `out`
-  bool check_only = false;          // everything but writing
-  uint64_t shard_bytes = 0;         // most per file, if a tensor allows; 0: one file
+  std::string tokenizer = {};  // llama2.c: its tokenizer, a file of its own
+  std::string in, out;         // folders; `out` appears when it is whole
+  std::optional<WeightFormat> format =
+      {};                    // of the numbers; q8 and q4 of large matrices alone; none: as they are
+  bool replace = false;      // a model that is in `out`
+  bool check_only = false;   // everything but writing
+  uint64_t shard_bytes = 0;  // most per file, if a tensor allows; 0: one file
   std::function<bool(uint64_t done, uint64_t all)> progress = {};  // bytes written; false: stop
 };
 
@@ -28,6 +30,17 @@ struct Converted {
 
 Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const HfConfigFile& config);
 Result<Converted> convert_to_braid(const Conversion& c, const Model& model, const Family& family);
+// A folder of Braid's with its numbers in another format.
+Result<Converted> convert_format(const Conversion& c, const Model& model);
 Result<Converted> convert_llama2c(const Conversion& c);  // c.in is a file of llama2.c
+
+// Models with random weights in bf16 and the shape of released ones, written as the hub has them: for
+// timings.
+struct RandomShape {
+  std::string_view name, summary;
+  const char* config;  // a family's config.json
+};
+std::span<const RandomShape> random_shapes();
+Result<Converted> convert_random(const Conversion& c, const RandomShape& shape, Par par);  // c.in is not read
 
 }  // namespace braid

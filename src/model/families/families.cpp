@@ -283,16 +283,23 @@ std::vector<std::string> summary_of(const std::vector<LeftOut>& left_out) {
   return lines;
 }
 
+std::vector<HfTensor> hf_tensors(const Family& family, const Model& model) {
+  const TensorTable table = table_of(family, model);
+  std::vector<HfTensor> all;
+  for (const std::vector<TensorTable::Way>& ways : table.parts())
+    for (const HfTensor& t : ways.front()) all.push_back(t);
+  return all;
+}
+
 std::vector<Assembled> assemble_hf(const Family& family, const Model& model, const SafeTensors& file) {
   const TensorTable table = table_of(family, model);
   std::vector<Assembled> out;
-  for (const std::vector<TensorTable::Way>& ways : table.parts())
-    for (const HfTensor& t : ways.front()) {
-      Assembled a{t.name, t.shape, {}};
-      for (const ParamRows& r : t.rows)
-        a.pieces.push_back(piece(*file.find(r.param), r.first, r.count, row_length(table.shape(r.param))));
-      out.push_back(std::move(a));
-    }
+  for (const HfTensor& t : hf_tensors(family, model)) {
+    Assembled a{t.name, t.shape, {}};
+    for (const ParamRows& r : t.rows)
+      a.pieces.push_back(piece(*file.find(r.param), r.first, r.count, row_length(table.shape(r.param))));
+    out.push_back(std::move(a));
+  }
   return out;
 }
 

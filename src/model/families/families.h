@@ -46,6 +46,8 @@ Result<std::vector<Assembled>> assemble_params(const Family& family, const Model
                                                std::vector<LeftOut>& left_out);
 // "3 tensors left out: reads images; Braid reads tokens", a line for each reason.
 std::vector<std::string> summary_of(const std::vector<LeftOut>& left_out);
+// The tensors of a family's file for this model, in the first way where there are several.
+std::vector<HfTensor> hf_tensors(const Family& family, const Model& model);
 // A family's tensors from a file of Braid's parameters, which must fit the model.
 std::vector<Assembled> assemble_hf(const Family& family, const Model& model, const SafeTensors& file);
 

@@ -233,7 +233,7 @@ TEST(Families, Bf16RoundsEachNumberOnce) {
   const TestDir dir;
   const std::string ours = save(*model, dir / "ours");
   const Result<HfConfigFile> hf = hf_config(model->config(), "");
-  ASSERT_TRUE(convert_to_hf({.in = ours, .out = dir / "theirs", .dtype = DType::kBF16}, *model, *hf));
+  ASSERT_TRUE(convert_to_hf({.in = ours, .out = dir / "theirs", .format = WeightFormat::kBf16}, *model, *hf));
   EXPECT_EQ((*load_json(dir / "theirs/config.json"))["dtype"], "bfloat16");
   const Result<std::unique_ptr<Model>> read = Model::load(dir / "theirs");
   ASSERT_TRUE(read) << read.error().what;

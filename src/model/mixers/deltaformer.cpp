@@ -68,7 +68,8 @@ class DeltaFormer : public Mixer {
     q_ = declare.matrix("q_proj.weight", width, d);
     k_ = declare.matrix("k_proj.weight", width, d);
     v_ = declare.matrix("v_proj.weight", width, d);
-    if (c.strength == "gate" || c.strength == "gates") b_ = declare.matrix("b_proj.weight", c.heads, d);
+    if (c.strength == "gate" || c.strength == "gates")
+      b_ = declare.precise().matrix("b_proj.weight", c.heads, d);
     o_ = declare.matrix("o_proj.weight", d, width, Init::kOutput);
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.head_dim, c.rope_theta);
   }

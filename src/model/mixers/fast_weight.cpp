@@ -47,27 +47,28 @@ FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const Mo
       layer_(declare.layer()),
       forget_(c.decay == "forget") {
   const size_t d = model.d_model, channels = s.heads * s.dk;
-  if (shape_.write == FastWeightWrite::kDelta) b_ = declare.matrix("b_proj.weight", steps_ * s.heads, d);
+  if (shape_.write == FastWeightWrite::kDelta)
+    b_ = declare.precise().matrix("b_proj.weight", steps_ * s.heads, d);
   if (c.decay == "constant") {  // 1 - 2^(-5-h), arXiv:2307.08621
     for (size_t h = 0; h < s.heads; ++h)
       constant_.push_back(static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
   } else if (c.decay == "token") {
-    a_ = declare.matrix("a_proj.weight", s.heads, d);
+    a_ = declare.precise().matrix("a_proj.weight", s.heads, d);
     a_log_ = declare.vector("A_log", s.heads, kDecayInit);
     bias_ = static_cast<int>(declare.vector("dt_bias", s.heads, kStepInit));
   } else if (c.decay == "channel") {
     const size_t rank = c.decay_rank ? c.decay_rank : s.dk;
-    f_a_ = declare.matrix("f_a_proj.weight", rank, d);
-    f_b_ = declare.matrix("f_b_proj.weight", channels, rank);
+    f_a_ = declare.precise().matrix("f_a_proj.weight", rank, d);
+    f_b_ = declare.precise().matrix("f_b_proj.weight", channels, rank);
     a_log_ = declare.vector("A_log", s.heads, kDecayInit);
     bias_ = static_cast<int>(declare.vector("dt_bias", channels, kStepInit));
   } else if (c.decay == "sigmoid") {
     const int64_t rank = c.decay_rank ? c.decay_rank : kSigmoidRank;
-    f_a_ = declare.matrix("gk_a_proj.weight", rank, d);
-    f_b_ = declare.matrix("gk_b_proj.weight", channels, rank);
+    f_a_ = declare.precise().matrix("gk_a_proj.weight", rank, d);
+    f_b_ = declare.precise().matrix("gk_b_proj.weight", channels, rank);
     bias_ = static_cast<int>(declare.vector("gk_b_proj.bias", channels, Init::kZeros));
   } else if (forget_) {
-    a_ = declare.matrix("f_proj.weight", channels, d);
+    a_ = declare.precise().matrix("f_proj.weight", channels, d);
     bounds_ =
         declare.shared("lower_bounds." + std::to_string(channels), model.n_layers, channels, Init::kZeros);
   }
@@ -223,7 +224,7 @@ class FastWeightMixer : public Mixer {
     channels_ = keys + steps_ * ((rule_.makes_keys() ? 0 : keys) + values);
     if (c.conv) {
       const double bound = 1 / std::sqrt(static_cast<double>(c.conv));
-      conv_ = declare.matrix("conv1d.weight", channels_, c.conv, {Init::kUniform, -bound, bound});
+      conv_ = declare.precise().matrix("conv1d.weight", channels_, c.conv, {Init::kUniform, -bound, bound});
     }
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(d_.dk, c.rope_theta);
     output_ = std::make_unique<FastWeightOutput>(c.output, d_.heads, d_.dv, model, declare);

@@ -77,10 +77,11 @@ class Hqlt : public Mixer {
     (c.variant == "delayed_chunk" ? kv_.chunk : kv_.window) = static_cast<size_t>(c.window);
     if (c.conv) {
       const double tap = 1 / std::sqrt(static_cast<double>(c.conv));
-      conv_ = declare.matrix("conv1d.weight", 3 * width_, c.conv, {Init::kUniform, -tap, tap});
+      conv_ = declare.precise().matrix("conv1d.weight", 3 * width_, c.conv, {Init::kUniform, -tap, tap});
     }
     if (c.mixing != "sum")
-      mix_ = declare.matrix("mix_proj.weight", c.mixing == "scalar" ? 2 * heads_ : width_, model.d_model);
+      mix_ = declare.precise().matrix("mix_proj.weight", c.mixing == "scalar" ? 2 * heads_ : width_,
+                                      model.d_model);
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(dh_, c.rope_theta);
   }
 

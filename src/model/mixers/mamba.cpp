@@ -43,12 +43,12 @@ class Mamba : public Mixer {
     const double tap = 1 / std::sqrt(static_cast<double>(taps_)),
                  rank = 1 / std::sqrt(static_cast<double>(rank_));
     in_ = declare.matrix("in_proj.weight", 2 * inner_, model.d_model);
-    conv_ = declare.matrix("conv1d.weight", inner_, taps_, {Init::kUniform, -tap, tap});
+    conv_ = declare.precise().matrix("conv1d.weight", inner_, taps_, {Init::kUniform, -tap, tap});
     conv_bias_ = declare.vector("conv1d.bias", inner_, Init::kZeros);
-    x_ = declare.matrix("x_proj.weight", rank_ + 2 * state_, inner_);
-    dt_ = declare.matrix("dt_proj.weight", inner_, rank_, {Init::kUniform, -rank, rank});
+    x_ = declare.precise().matrix("x_proj.weight", rank_ + 2 * state_, inner_);
+    dt_ = declare.precise().matrix("dt_proj.weight", inner_, rank_, {Init::kUniform, -rank, rank});
     dt_bias_ = declare.vector("dt_proj.bias", inner_, kStepInit);
-    a_log_ = declare.matrix("A_log", inner_, state_, Init::kLogColumn, false);
+    a_log_ = declare.precise().matrix("A_log", inner_, state_, Init::kLogColumn, false);
     skip_ = declare.vector("D", inner_);
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }

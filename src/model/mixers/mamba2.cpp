@@ -63,7 +63,7 @@ class Mamba2 : public Mixer {
     const double tap = 1 / std::sqrt(static_cast<double>(taps_));
     bc_ = shape_.key_heads * shape_.dk;
     in_ = declare.matrix("in_proj.weight", 2 * inner_ + 2 * bc_ + heads, model.d_model);  // z, x, B, C, dt
-    conv_ = declare.matrix("conv1d.weight", inner_ + 2 * bc_, taps_, {Init::kUniform, -tap, tap});
+    conv_ = declare.precise().matrix("conv1d.weight", inner_ + 2 * bc_, taps_, {Init::kUniform, -tap, tap});
     const auto bias = [&](bool wanted, const char* name, size_t size) {
       return wanted ? static_cast<int>(declare.vector(name, size, Init::kZeros)) : -1;
     };

@@ -46,22 +46,27 @@ class Declare {
                 bool decay = true) {
     inits_.push_back(init);
     return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, decay,
-                       share_);
+                       share_, precise_);
   }
   size_t vector(const std::string& name, size_t size,
                 Init init = Init::kOnes) {  // norms, biases, decay rates: no weight decay
     inits_.push_back(init);
-    return params_.add(prefix_ + name, {static_cast<int64_t>(size)}, false);
+    return params_.add(prefix_ + name, {static_cast<int64_t>(size)}, false, 1, true);
   }
   // A matrix that layers share, without weight decay: the first to ask declares it.
   size_t shared(const std::string& name, size_t rows, size_t cols, Init init) {
     for (size_t i = 0; i < params_.all().size(); ++i)
       if (params_[i].name == name) return i;
-    return Declare(params_, inits_, "").matrix(name, rows, cols, init, false);
+    return Declare(params_, inits_, "").precise().matrix(name, rows, cols, init, false);
   }
   Declare under(const std::string& name) const {
     Declare d(params_, inits_, prefix_ + name + ".", layer_);
     d.share_ = share_;
+    return d;
+  }
+  Declare precise() const {  // matrices that stay f32 in inference: Param::precise
+    Declare d = *this;
+    d.precise_ = true;
     return d;
   }
   Declare for_share(double share) const {  // parameters that only this share of the tokens meets
@@ -77,6 +82,7 @@ class Declare {
   std::string prefix_;
   size_t layer_;
   double share_ = 1;
+  bool precise_ = false;
 };
 
 // A copy to be made of what a layer remembers after so many tokens of a sequence.

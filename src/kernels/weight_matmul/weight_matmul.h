@@ -1,0 +1,108 @@
+// weight_matmul - Y (=|+=) X W^T for inference, with W as it is stored. X: [M, K], W: [N, K], Y: [M, N]; X, Y
+// and all sums are f32, and a stored number stands for exactly one f32 number:
+//   f32, bf16   itself
+//   q8          scale * q, q a byte from -127 to 127
+//   q4          scale * q, q from -8 to 7 in two's complement; byte i of a block's 16 holds q[i], and
+//   q[i + 16] in its upper half
+// Blocks of kWeightBlock numbers in a row share a scale in bf16. Numbers lie row by row, scales in a matrix
+// of their own: [N, K / kWeightBlock].
+//
+// With few rows of X (decoding) W is read once, at the speed of memory, and a number of Y is summed in the
+// same order however many rows there are: sequences that are decoded together get what each would get alone.
+// With many rows (prefill) panels of W are widened to f32 for the blocked product of gemm-inl.h. No sum
+// depends on threads. There is no backward: training has its weights in f32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "kernels/common/compare.h"
+#include "kernels/common/impl_table.h"
+#include "kernels/common/into.h"
+#include "tensor/tensor.h"
+
+namespace braid {
+
+enum class WeightFormat : uint8_t { kF32, kBf16, kQ8, kQ4 };
+std::string_view weight_format_name(WeightFormat f);  // "f32", "bf16", "q8", "q4"
+std::optional<WeightFormat> weight_format_from_name(std::string_view name);
+
+inline constexpr size_t kWeightBlock = 32;
+constexpr bool has_scales(WeightFormat f) { return f == WeightFormat::kQ8 || f == WeightFormat::kQ4; }
+constexpr bool weight_fits(WeightFormat f, size_t cols) { return !has_scales(f) || cols % kWeightBlock == 0; }
+constexpr size_t weight_row_bytes(WeightFormat f, size_t cols) {  // without the scales
+  return f == WeightFormat::kF32    ? 4 * cols
+         : f == WeightFormat::kBf16 ? 2 * cols
+         : f == WeightFormat::kQ8   ? cols
+                                    : cols / 2;
+}
+constexpr size_t weight_row_scales(WeightFormat f, size_t cols) {
+  return has_scales(f) ? cols / kWeightBlock : 0;
+}
+
+// Rows of a matrix that lie one after the other.
+struct StoredRows {
+  const std::byte* data = nullptr;
+  const bf16* scales = nullptr;
+  size_t count = 0;
+};
+// A matrix in memory that somebody else owns. Released files keep the rows of some matrices in several
+// places.
+struct StoredMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  size_t rows = 0, cols = 0;
+  std::span<const StoredRows> parts = {};
+  bool present() const { return rows > 0; }
+  size_t bytes() const {
+    return rows * (weight_row_bytes(format, cols) + weight_row_scales(format, cols) * sizeof(bf16));
+  }
+};
+
+// Products that run together: the outputs must not overlap.
+struct WeightProduct {
+  Mat<const float> x;
+  StoredMatrix w;
+  Mat<float> y;
+};
+size_t weight_matmul_scratch(std::span<const WeightProduct> products);  // floats
+void weight_matmul(std::span<const WeightProduct> products, Into into, std::span<float> scratch,
+                   Par par = {});
+
+// Rows of W by number, as f32.
+void weight_rows(const StoredMatrix& w, const int32_t* ids, Mat<float> y, Par par = {});
+
+// One row to a format; `scales` only for those that have them. Each block's scale is the smallest bf16 number
+// that brings its largest number into range: what is lost is half a step at most, in q4 one step at the other
+// end of the range. A block with an infinity or NaN becomes NaN.
+void store_row(WeightFormat f, std::span<const float> row, std::byte* data, bf16* scales);
+
+// What one thread does. X is packed: see pack below.
+struct WeightTask {
+  WeightFormat format;
+  const std::byte* w;  // the first row
+  const bf16* scales;
+  size_t rows, cols;  // of W here
+  Into into;
+  Mat<float> y;     // [rows of X, rows]
+  const float* x;   // few: packed rows; many: rows as they are
+  size_t x_stride;  // many
+};
+inline constexpr size_t kFewRows = 32;  // up to here W's rows are read row by row
+
+struct WeightMatmulFns {
+  // A few rows, interleaved vector by vector and padded with zeros to whole blocks.
+  void (*pack)(Mat<const float> x, float* to);
+  void (*few)(const WeightTask& t);
+  void (*many)(const WeightTask& t);
+  void (*widen)(WeightFormat f, const std::byte* row, const bf16* scales, size_t begin, size_t count,
+                float* to);
+};
+Impls<WeightMatmulFns>& weight_matmul_impls();
+std::vector<CheckRow> weight_matmul_check();
+std::vector<BenchCase> weight_matmul_bench();
+
+}  // namespace braid
