@@ -89,8 +89,9 @@ Result<Json> train(Stages& stages, int64_t bits, int64_t steps, int64_t updates)
   // The last parity by greedy decoding, in each arithmetic.
   Json out{{"bits", bits}, {"steps", steps}, {"errors", Json::array()}};
   constexpr size_t kTests = 100;
-  for (const Arithmetic& a : {Arithmetic::f32(), Arithmetic{8, Tie::kEven}, Arithmetic{6, Tie::kEven},
-                              Arithmetic{4, Tie::kEven}, Arithmetic{2, Tie::kEven}}) {
+  for (const Arithmetic& a :
+       {Arithmetic::f32(), Arithmetic{12, Tie::kEven}, Arithmetic{8, Tie::kEven}, Arithmetic{6, Tie::kEven},
+        Arithmetic{4, Tie::kEven}, Arithmetic{2, Tie::kEven}}) {
     const Result<std::unique_ptr<NumberModel>> m = NumberModel::make(*model, a);
     if (!m) return m.error();
     std::vector<char> wrong(kTests);
@@ -324,15 +325,16 @@ Result<Findings> pcr_attention(Stages& stages) {
                   "parity on 100 new strings, decoded greedily by the references: in float, and with "
                   "the same weights in F_s.",
                   updates));
-  PageTable trained{.head = {"bits n", "tokens t", "float", "F_8", "F_6", "F_4", "F_2"}, .rows = {}};
+  PageTable trained{.head = {"bits n", "tokens t", "float", "F_12", "F_8", "F_6", "F_4", "F_2"}, .rows = {}};
   std::string works;
   for (const int64_t n : trained_bits) {
     int64_t least = 0;
     std::vector<int64_t> steps{1, n / 4, n / 2, n};
     if (e == Effort::kQuick) steps = {1, n / 2, n};
     for (const int64_t t : steps) {
-      const Result<Json> r = stages(fmt::format("trained-{}-{}", n, t), {{"updates", updates}},
-                                    [&] { return train(stages, n, t, updates); });
+      const Result<Json> r =
+          stages(fmt::format("trained-{}-{}", n, t), {{"updates", updates}, {"finest", 12}},
+                 [&] { return train(stages, n, t, updates); });
       if (!r) return r.error();
       std::vector<PageCell> row{{fmt::format("{}", n)}, {fmt::format("{}", t)}};
       for (const Json& x : (*r)["errors"]) {

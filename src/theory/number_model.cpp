@@ -474,8 +474,10 @@ Result<std::unique_ptr<NumberModel>> NumberModel::make(const Model& model, const
       return with_tie<6>(model, a.tie);
     case 8:
       return with_tie<8>(model, a.tie);
+    case 12:
+      return with_tie<12>(model, a.tie);
     default:
-      return Error{fmt::format("F_{} is not compiled", a.s), "use s = 2, 3, 4, 6 or 8"};
+      return Error{fmt::format("F_{} is not compiled", a.s), "use s = 2, 3, 4, 6, 8 or 12"};
   }
 }
 

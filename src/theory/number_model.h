@@ -18,7 +18,7 @@
 
 namespace braid {
 
-// F_s with a tie rule; s = 0: float, s = -1: double.
+// F_s with a tie rule, s = 2, 3, 4, 6, 8 or 12; s = 0: float, s = -1: double.
 struct Arithmetic {
   int s = 2;
   Tie tie = Tie::kEven;
@@ -30,7 +30,6 @@ struct Arithmetic {
 };
 const char* tie_name(Tie tie);  // "zero", "even", "away"
 inline constexpr Tie kTies[] = {Tie::kZero, Tie::kEven, Tie::kAway};
-inline constexpr int kFixedSizes[] = {2, 3, 4, 6, 8};  // the s that are compiled
 
 // What a run remembers, and the hidden row of its last token.
 class NumberRun {
