@@ -476,6 +476,18 @@ TEST(Cli, EvalScoresATextAndComparesModels) {
   EXPECT_EQ(j["llama"]["model"]["tokens"], 4 * 31);
   EXPECT_EQ(j["plain"]["model"]["tokens"], 4 * 64 - 1);
   EXPECT_GT(j["llama"]["kl"], 0);
+  // The same model with fewer bits: the fewer, the further away.
+  double kl[2];
+  for (const int bits : {8, 4}) {
+    const Finished fewer = run_braid({"eval", "--model", dir / "run1", "--quant", "q" + std::to_string(bits),
+                                      "--text", dir / "text", "--context", "64", "--llama", "--json"});
+    ASSERT_EQ(fewer.code, 0) << fewer.err;
+    kl[bits == 4] = Json::parse(fewer.out)["llama"]["kl"];
+  }
+  EXPECT_GT(kl[0], 0);
+  EXPECT_GT(kl[1], 4 * kl[0]);
+  expect_error(run_braid({"eval", "--model", dir / "run1", "--quant", "q3", "--text", dir / "text"}), 2,
+               {"q3"});
   expect_error(run_braid({"eval", "--model", dir / "run1", "--text", dir / "nothing"}), 1, {"nothing"});
   expect_error(run_braid({"eval", "--model", dir / "run1"}), 2, {"--text"});
 }

@@ -2,6 +2,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "cli/weight_flags.h"
 #include "infer/evaluate.h"
 #include "infer/text_model.h"
 #include "io/file.h"
@@ -13,11 +14,15 @@ struct Options {
   std::string model, compare, text;
   int64_t context = 512, chunks = 0, threads = 0;
   bool json = false, llama = false, plain = false;
+  WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer (a run folder is one)");
     v("--text", text, "text file");
-    v("--compare", compare, "another model folder with the same tokens: how far it is from the first");
+    v("--compare", compare,
+      "another model folder with the same tokens: how far it is from the first; with --dtype or --quant the "
+      "same model if it is left out");
+    weights.visit(v);
     v("--context", context, "tokens of a chunk in llama-perplexity's way");
     v("--chunks", chunks, "only so much of the text, in chunks; 0 = all");
     v("--llama", llama,
@@ -29,8 +34,8 @@ struct Options {
 };
 
 // One of the models of an evaluation: the folder, and how its weights are kept.
-Result<TextModel> load(const std::string& dir) {
-  Result<TextModel> m = TextModel::load(dir);
+Result<TextModel> load(const std::string& dir, std::optional<WeightFormat> format, Par par) {
+  Result<TextModel> m = TextModel::load(dir, format, par);
   if (m && !m->tokenizer)
     return Error{dir + ": has no tokenizer, so it does not read text",
                  "give a model that was trained on text"};
@@ -59,14 +64,14 @@ Json as_json(const Comparison& c, bool compared) {
   return j;
 }
 
-void print(const char* way, const Comparison& c, const Options& o) {
+void print(const char* way, const Comparison& c, const Options& o, const std::string& other) {
   const auto line = [&](const std::string& name, const TextScore& e) {
     fmt::print("{:<6} {:<30} perplexity {:.4f} +- {:.4f}   {:.4f} nats per token, {} tokens\n", way, name,
                e.perplexity(), e.perplexity_error(), e.nll, e.tokens);
   };
   line(o.model, c.base);
-  if (o.compare.empty()) return;
-  line(o.compare, c.other);
+  if (other.empty()) return;
+  line(other, c.other);
   fmt::print(
       "{:<6} KL divergence {:.6f} +- {:.6f} (median {:.6f}, 99 % {:.6f}, worst {:.4f}), same top token "
       "{:.2f} %, rms of dp {:.3f} %\n",
@@ -80,26 +85,31 @@ int run(const Options& o) {
     return wrong_use({"eval: --llama and --plain exclude each other", "leave both out for both"});
   if (o.context < 4) return wrong_use({fmt::format("--context is {}", o.context), "give at least 4"});
   if (o.chunks < 0) return wrong_use({fmt::format("--chunks is {}", o.chunks), "give 0 or more"});
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
   const Result<std::string> text = read_text(o.text);
   if (!text) return fail(text.error());
-  Result<TextModel> model = load(o.model);
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<TextModel> model = load(o.model, std::nullopt, Par(pool));
   if (!model) return fail(model.error());
   std::optional<TextModel> other;
   const std::vector<int32_t> tokens = model->tokenizer->encode(*text);
-  if (!o.compare.empty()) {
-    Result<TextModel> loaded = load(o.compare);
+  std::string other_name;  // for people
+  if (!o.compare.empty() || *format) {
+    const std::string& dir = o.compare.empty() ? o.model : o.compare;
+    other_name = *format ? fmt::format("{} as {}", dir, weight_format_name(**format)) : dir;
+    Result<TextModel> loaded = load(dir, *format, Par(pool));
     if (!loaded) return fail(loaded.error());
     other.emplace(*std::move(loaded));
     if (other->model->config().answers() != model->model->config().answers() ||
         other->tokenizer->encode(*text) != tokens)
-      return fail({o.compare + " has other tokens than " + o.model,
+      return fail({dir + " has other tokens than " + o.model,
                    "models can be compared if they read a text as the same tokens"});
   }
   for (const int32_t id : tokens)
     if (id >= model->model->config().vocab_size)
       return fail({fmt::format("{}: token {} is outside the model's vocabulary", o.text, id)});
 
-  ThreadPool pool(resolve_threads(o.threads));
   Session base(*model->model, pool);
   std::optional<Session> second;
   if (other) second.emplace(*other->model, pool);
@@ -124,8 +134,9 @@ int run(const Options& o) {
     if (o.json)
       all[way] = as_json(*c, other.has_value());
     else
-      print(way, *c, o);
+      print(way, *c, o, other_name);
   }
+  if (!other_name.empty()) all["compared"] = other_name;
   if (o.json) print_json(all);
   return kOk;
 }
