@@ -453,6 +453,13 @@ TEST(Cli, ASavedStateGoesOn) {
                1, {"flipped was changed after it was saved", "save the state again"});
 }
 
+TEST(Cli, WhatCannotBeQuantisedIsTold) {
+  const Finished f = run_braid({"generate", "--model", BRAID_SOURCE "/tests/data/families/olmo_hybrid",
+                                "--tokens", "1,2", "--max-tokens", "1", "--quant", "q8"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("matrices stay as they are"), std::string::npos) << f.err;
+}
+
 TEST(Cli, EvalScoresATextAndComparesModels) {
   const TempDir dir;
   std::string text;

@@ -251,6 +251,7 @@ int bench_infer(const InferBench& o, bool prefill, bool decode, int threads, boo
   const double start = seconds_now();
   const Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
+  tell_not_quantised((*model)->params(), *format);
   const double loaded = seconds_now() - start;
   Sequences first(**model, pool, 1);
   first.feed(random_tokens(1, (*model)->config().vocab_size, 5));

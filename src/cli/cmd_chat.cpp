@@ -364,6 +364,7 @@ int run(const Options& o) {
   ThreadPool pool(resolve_threads(o.threads));
   Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
+  tell_not_quantised(model->model->params(), *format);
   if (!model->tokenizer)
     return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
   tell_ignored(model->generation);

@@ -100,6 +100,7 @@ int run(const Options& o) {
     other_name = *format ? fmt::format("{} as {}", dir, weight_format_name(**format)) : dir;
     Result<TextModel> loaded = load(dir, *format, Par(pool));
     if (!loaded) return fail(loaded.error());
+    tell_not_quantised(loaded->model->params(), *format);
     other.emplace(*std::move(loaded));
     if (other->model->config().answers() != model->model->config().answers() ||
         other->tokenizer->encode(*text) != tokens)

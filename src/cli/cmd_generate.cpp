@@ -69,6 +69,7 @@ int run(const Options& o) {
   ThreadPool pool(resolve_threads(o.threads));
   Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
   if (!loaded) return fail(loaded.error());
+  tell_not_quantised(loaded->model->params(), *format);
   const std::unique_ptr<Model>& model = loaded->model;
   const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
   Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);

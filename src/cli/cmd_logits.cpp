@@ -53,6 +53,7 @@ int run(const Options& o) {
   ThreadPool pool(resolve_threads(o.threads));
   Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
+  tell_not_quantised((*model)->params(), *format);
   const int64_t vocab = (*model)->config().vocab_size;
   if (!o.text.empty()) {
     Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(o.model, vocab);

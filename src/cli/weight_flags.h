@@ -1,11 +1,14 @@
 // --dtype and --quant: the format in which weights are kept.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <optional>
 #include <string>
 
+#include "autograd/param.h"
 #include "base/error.h"
-#include "kernels/weight_matmul/weight_matmul.h"
 
 namespace braid {
 
@@ -29,5 +32,18 @@ struct WeightFlags {
     return weight_format_from_name(dtype.empty() ? quant : dtype);
   }
 };
+
+// Says on stderr if not all matrices could be kept as it was asked for.
+inline void tell_not_quantised(const ParamSet& params, std::optional<WeightFormat> wanted) {
+  if (!wanted || !has_scales(*wanted)) return;
+  size_t all = 0, not_fitting = 0;
+  for (const Param& p : params.all()) {
+    if (p.precise) continue;
+    ++all, not_fitting += !weight_fits(*wanted, p.cols());
+  }
+  if (not_fitting)
+    fmt::print(stderr, "[{} of {} matrices stay as they are: their rows are no multiple of {} numbers]\n",
+               not_fitting, all, kWeightBlock);
+}
 
 }  // namespace braid
