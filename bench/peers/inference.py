@@ -2,9 +2,9 @@
 """Reading a prompt and writing tokens: transformers on the CPU in bf16 against Braid on the same model folder, in
 alternating rounds.
 
-    build/braid convert --random qwen3.5-0.8b --out /tmp/qwen
-    bench/peers/inference.py --model /tmp/qwen                 pp512 and tg16
-    bench/peers/inference.py --model /tmp/qwen --quant q8      Braid with 8 bits; the peer stays at bf16
+    build/braid convert --random qwen3.5-0.8b --out qwen
+    bench/peers/inference.py --model qwen                 pp512 and tg16
+    bench/peers/inference.py --model qwen --quant q8      Braid with 8 bits; the peer stays at bf16
 
 transformers runs its own code for these models on CPUs, with its key-value and recurrent caches. Its logits after the
 prompt are compared with Braid's before anything is timed: both read the same bf16 weights, but transformers also rounds
