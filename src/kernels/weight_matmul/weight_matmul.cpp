@@ -23,6 +23,8 @@ struct Scratch {
   alignas(64) float x[kRows * kDepth], w[kDepth * kManyCols], rows[kWidest * kDepth], y[kRows * kWidest];
 };
 
+size_t padded(size_t cols) { return (cols + kWeightBlock - 1) / kWeightBlock * kWeightBlock; }
+
 Scratch& scratch_of_thread() {  // made with the thread: kernels do not allocate
   static thread_local Scratch s;
   return s;
@@ -161,8 +163,8 @@ void widen(WeightFormat f, const std::byte* row, const bf16* scales, size_t begi
 }
 
 void pack(Mat<const float> x, float* to) {
-  const size_t padded = (x.cols + kWeightBlock - 1) / kWeightBlock * kWeightBlock;
-  for (size_t k = 0; k < padded; k += kLanes)
+  const size_t end = padded(x.cols);
+  for (size_t k = 0; k < end; k += kLanes)
     for (size_t r = 0; r < x.rows; ++r)
       for (size_t i = 0; i < kLanes; ++i) *to++ = k + i < x.cols ? x.row(r)[k + i] : 0.0f;
 }
@@ -232,7 +234,6 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
 template <class Format, size_t kW>
 HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
   const float* x = t.x;
-  const size_t padded = (t.cols + kWeightBlock - 1) / kWeightBlock * kWeightBlock;
   for (size_t r = 0; r < t.y.rows; r += kTogether) {
     const Mat<float> y = t.y.row_range(r, std::min(t.y.rows, r + kTogether));
     switch (y.rows) {
@@ -248,7 +249,7 @@ HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
       default:
         dots<Format, 4, kW>(t, x, y, row);
     }
-    x += y.rows * padded;
+    x += y.rows * padded(t.cols);
   }
 }
 
@@ -325,8 +326,6 @@ constexpr std::array<std::string_view, 4> kNames{"f32", "bf16", "q8", "q4"};
 constexpr size_t kFewCols = 60;    // rows of W in a task with few rows of X
 constexpr size_t kManyRows = 512;  // rows of X in a task with many
 constexpr size_t kRowBlock = 8;    // looked up in one task
-
-size_t padded(size_t cols) { return (cols + kWeightBlock - 1) / kWeightBlock * kWeightBlock; }
 
 void ref_pack(Mat<const float> x, float* to) {
   for (size_t r = 0; r < x.rows; ++r) std::copy_n(x.row(r), x.cols, to + r * padded(x.cols));
