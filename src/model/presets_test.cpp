@@ -6,7 +6,7 @@
 
 #include "io/test_dir.h"
 #include "kernels/common/compare.h"
-#include "model/model.h"
+#include "model/lively_model.h"
 #include "model/state_file.h"
 
 namespace braid {
@@ -23,14 +23,7 @@ std::unique_ptr<Model> tiny(const std::string& arch, const std::vector<std::stri
     if (mixer.contains("window") || mixer["type"] == "hqlt") mixer["window"] = 7;
   }
   for (const std::string& o : overrides) EXPECT_TRUE(apply_override(*json, o)) << o;
-  const Result<ModelConfig> config = parse_config(*json, arch);
-  EXPECT_TRUE(config) << arch << ": " << (config ? "" : config.error().what);
-  std::unique_ptr<Model> model = Model::create(*config);
-  model->init(3);
-  for (const Param& p : model->params().all())
-    if (p.decay && !p.name.ends_with("conv1d.weight") && !p.name.ends_with("dt_proj.weight"))
-      for (float& w : model->params().block().subspan(p.offset, p.count())) w *= 4;
-  return model;
+  return lively_model(*json, arch);
 }
 
 std::vector<int32_t> random_tokens(size_t n, uint64_t seed = 1) {

@@ -3,21 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "model/lively_model.h"
 #include "model/presets.h"
 
 namespace braid {
 namespace {
-
-std::unique_ptr<Model> make(const Json& json, const std::string& name) {
-  const Result<ModelConfig> config = parse_config(json, name);
-  EXPECT_TRUE(config) << name << ": " << (config ? "" : config.error().what);
-  std::unique_ptr<Model> model = Model::create(*config);
-  model->init(3);
-  for (const Param& p : model->params().all())
-    if (p.decay && !p.name.ends_with("conv1d.weight") && !p.name.ends_with("dt_proj.weight"))
-      for (float& w : model->params().block().subspan(p.offset, p.count())) w *= 4;
-  return model;
-}
 
 void expect_all(Model& model, const std::string& name, Par par = {}) {
   for (const StateCheck& c : check_states(model, par))
@@ -31,7 +21,7 @@ TEST(States, HoldTheirPromisesInEveryArchitecture) {
     for (Json& layer : json["pattern"])
       if (Json& mixer = layer["mixer"]; mixer.contains("window") || mixer["type"] == "hqlt")
         mixer["window"] = 7;
-    const std::unique_ptr<Model> model = make(json, std::string(p.name));
+    const std::unique_ptr<Model> model = lively_model(json, std::string(p.name));
     expect_all(*model, std::string(p.name), Par(pool));
   }
 }
@@ -42,7 +32,7 @@ TEST(States, HoldTheirPromisesInOtherSettings) {
   const auto of = [](const char* arch, const std::vector<std::string>& overrides) {
     Json json = *preset_config(arch, "tiny", 61);
     for (const std::string& o : overrides) EXPECT_TRUE(apply_override(json, o)) << o;
-    return make(json, arch);
+    return lively_model(json, arch);
   };
   const std::unique_ptr<Model> models[] = {
       of("transformer", {"pattern.*.mixer.kv_heads=1", "pattern.*.mixer.qk_norm=head"}),
@@ -57,7 +47,8 @@ TEST(States, HoldTheirPromisesInOtherSettings) {
 
 // A mixer that writes to its memory without recording it is refused instead of rolled back wrongly.
 TEST(States, WhatIsNotRecordedIsNotRolledBack) {
-  const std::unique_ptr<Model> model = make(*preset_config("gated-deltanet", "tiny", 61), "gated-deltanet");
+  const std::unique_ptr<Model> model =
+      lively_model(*preset_config("gated-deltanet", "tiny", 61), "gated-deltanet");
   State state = model->new_state();
   state.undo = 4;
   model->prepare(10);
@@ -76,7 +67,8 @@ TEST(States, WhatIsNotRecordedIsNotRolledBack) {
 }
 
 TEST(States, NarrowedOnesTakeHalfAndComeBackRounded) {
-  const std::unique_ptr<Model> model = make(*preset_config("gated-deltanet", "tiny", 61), "gated-deltanet");
+  const std::unique_ptr<Model> model =
+      lively_model(*preset_config("gated-deltanet", "tiny", 61), "gated-deltanet");
   State state = model->new_state();
   float* x = state.layers[0].fast.write(4);
   x[0] = 1.0f, x[1] = 1.0f + 1.0f / 512, x[2] = -3.0e38f, x[3] = 0.1f;
