@@ -57,9 +57,9 @@ std::vector<Trial> words(Effort e) {
 
 // A hybrid of a delta rule and an attention layer, and two layers of either kind, all with the same number of
 // parameters: the delta rule has smaller matrices, so its MLPs are wider. The delta rule does not forget, may
-// turn the sign of what it holds, and has a small memory, one that a table does not fit in. What the
+// turn the sign of what it holds, and has a small memory, so that a large table does not fit in. What the
 // attention of a hybrid looks for is told by its content, so it has no positions. Large initial weights and
-// no weight decay make all of it learn in minutes.
+// no weight decay make all of it learn sooner.
 struct Kind {
   const char* row;
   std::vector<std::string> mixers;
@@ -168,9 +168,9 @@ std::span<const Experiment> recall_experiments() {
        .paper = "Shorter scratchpads for Qwen-style hybrids",
        .shows = "The parity of n bits decides which of two addresses is looked up in a table. The parity "
                 "needs a state, the table needs recall.",
-       .measure = {Measure::Kind::kShare, "answer", "answer right, %"},
+       .measure = {Measure::Kind::kShare, "sequences", "answer right, and the scratchpad before it, %"},
        .trials = pcr,
-       .length_metric = "answer, "}};
+       .length_metric = "sequences, "}};
   return all;
 }
 

@@ -125,6 +125,9 @@ TEST(Metrics, PcrTellsParityFromRetrieval) {
   EXPECT_EQ(find(all, "answer").value(), 1);
   EXPECT_NEAR(static_cast<double>(find(all, "answer, values differ").total), 200, 50);
   EXPECT_EQ(find(all, "sequences").right, find(all, "parity").right);
+  size_t by_bits = 0;
+  for (const Metric& m : all) by_bits += m.name.starts_with("sequences, ") ? m.right : 0;
+  EXPECT_EQ(by_bits, find(all, "sequences").right);
 
   // Who always takes the first address is right in three quarters, whatever the form.
   for (const Expect& rule : all_expected()) {

@@ -124,7 +124,7 @@ class Pcr final : public Task {
     all.push_back({"answer, values differ", 0.5});
     for (size_t i = 0; i <= doubling(static_cast<size_t>(std::max(lengths_.train_max, lengths_.test_max)));
          ++i)
-      all.push_back({"answer, " + doubling_text(i) + " bits", 0.5});
+      all.push_back({"sequences, " + doubling_text(i) + " bits"});
     if (scratchpad_) {
       all.push_back({"parity", 0.5});
       all.push_back({"address given parity", 1.0 / static_cast<double>(addresses())});
@@ -155,7 +155,9 @@ class Pcr final : public Task {
     m[0].add(a.right(last));
     if (value_of(address_of(ask - (compact_ ? 2 : 3))) != value_of(address_of(ask - 1)))
       m[1].add(a.right(last));
-    m[2 + doubling(table - 1)].add(a.right(last));
+    bool sequence = true;
+    for (size_t t = ask; t <= last; ++t) sequence &= a.right(t);
+    m[2 + doubling(table - 1)].add(sequence);
     if (!scratchpad_) return;
     m = m.last(3);
     m[0].add(a.right(ask));

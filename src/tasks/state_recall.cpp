@@ -6,9 +6,9 @@
 //   the only supervised position; its target is the bit at its address.
 // Three settings make it easier to learn. gradual=true: samples of training have any number of swaps up to m,
 // and the value under each pointer of INIT and, at each swap, the value then under its first pointer are
-// targets, too. compact=true: an
-// address with its bit, a pointer with its first address, and a swap are one token each, so that recall is by
-// content instead of by position and nothing need be put together from two tokens:
+// targets, too. compact=true: an address with its bit, a pointer with its first address, and a swap are one
+// token each, so that recall is by content instead of by position and nothing need be put together from two
+// tokens:
 //   11 + m ..    11 + m + 2 i + b: bit b at address i
 //   11 + 3 m ..  the ten swaps of two pointers
 //   21 + 3 m ..  21 + 3 m + m p + i: pointer p begins at address i
