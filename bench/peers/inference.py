@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import common
+from hf_models import plain_transformers
 
 
 def tokens(count, vocab):
@@ -51,6 +52,7 @@ def main():
     args = p.parse_args()
     common.positive(p, args, "threads", "rounds", "prompt", "gen")
     torch, load = common.start(args)
+    plain_transformers()
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()

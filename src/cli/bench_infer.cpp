@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/cpu.h"
 #include "cli/cli.h"
@@ -152,11 +153,25 @@ struct Bench {
     return seconds;
   }
 
+  // One more pass with a clock at each op: their seconds, the longest first, and what is left.
+  std::vector<std::pair<double, std::string>> parts(const std::function<void(Profile*)>& pass) const {
+    if (!o.parts) return {};
+    Profile profile;
+    const double start = seconds_now();
+    pass(&profile);
+    double left = seconds_now() - start;
+    std::vector<std::pair<double, std::string>> out;
+    for (const auto& [op, e] : profile.ops) out.emplace_back(e.forward, op), left -= e.forward;
+    out.emplace_back(left, "other");
+    std::sort(out.rbegin(), out.rend());
+    return out;
+  }
+
   void print(const std::string& test, double tokens, const Timing& t, double bytes, double products,
-             const Profile& profile, size_t state_bytes) const {
+             const std::vector<std::pair<double, std::string>>& parts, size_t state_bytes) const {
     const double rate = tokens / t.seconds;
     double all = 0;
-    for (const auto& [op, e] : profile.ops) all += e.forward;
+    for (const auto& [seconds, op] : parts) all += seconds;
     if (json) {
       Json j{{"model", o.model},
              {"weights", format},
@@ -174,7 +189,8 @@ struct Bench {
       if (bytes > 0)
         j["gbytes_per_s"] = bytes / t.seconds * 1e-9, j["share_of_bandwidth"] = bytes / t.seconds / read;
       if (products > 0) j["products_alone_seconds"] = products, j["share_of_products"] = products / t.seconds;
-      for (const auto& [op, e] : profile.ops) j["parts"][std::string(op)] = e.forward / all;
+      for (const auto& [seconds, op] : parts)
+        j["parts"][op] = {{"seconds", seconds}, {"share", seconds / all}};
       return print_json(j);
     }
     fmt::print("| {} | {} | {:.1f} | {} | {:>20} | {:>8.2f} ± {:2.0f} % | {:>6} | {:>5} | {:>5} |\n", o.model,
@@ -182,10 +198,6 @@ struct Bench {
                bytes > 0 ? fmt::format("{:.1f}", bytes / t.seconds * 1e-9) : "",
                bytes > 0 ? fmt::format("{:.0f} %", 100 * bytes / t.seconds / read) : "",
                products > 0 ? fmt::format("{:.0f} %", 100 * products / t.seconds) : "");
-    if (!o.parts) return;
-    std::vector<std::pair<double, std::string_view>> parts;
-    for (const auto& [op, e] : profile.ops) parts.emplace_back(e.forward, op);
-    std::sort(parts.rbegin(), parts.rend());
     for (const auto& [seconds, op] : parts) fmt::print("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
   }
 
@@ -195,17 +207,13 @@ struct Bench {
     one.read(random_tokens(depth, vocab, 2));
     const State before = one.states()[0];
     const std::vector<int32_t> ids = random_tokens(length, vocab, 3);
-    Profile profile;
-    const Timing t = measure(
-        [&] {
-          one.states()[0] = before;
-          one.read(ids);
-        },
-        static_cast<int>(o.repeat), 0);
-    one.states()[0] = before;
-    one.read(ids, &profile);
+    const auto read = [&](Profile* p) {
+      one.states()[0] = before;
+      one.read(ids, p);
+    };
+    const Timing t = measure([&] { read(nullptr); }, static_cast<int>(o.repeat), 0);
     print(name(fmt::format("pp{}", length), depth, 1), static_cast<double>(length), t, 0,
-          products_alone(length), profile, one.state_bytes());
+          products_alone(length), parts(read), one.state_bytes());
   }
 
   void decode(size_t length, size_t depth, size_t batch) {
@@ -213,17 +221,15 @@ struct Bench {
     const int64_t vocab = model.config().vocab_size;
     all.read(random_tokens(std::max<size_t>(1, depth), vocab, 2));
     const std::vector<State> before = all.states();
-    Profile profile;
     const auto write = [&](Profile* p) {
       all.states() = before;
       for (size_t i = 0; i < length; ++i) all.feed(random_tokens(batch, vocab, i), p);
     };
     const Timing t = measure([&] { write(nullptr); }, static_cast<int>(o.repeat), 0);
-    write(&profile);
     const double steps = static_cast<double>(length);
     print(name(fmt::format("tg{}", length), depth, batch), static_cast<double>(length * batch), t,
           steps * (step_bytes(static_cast<double>(batch)) + static_cast<double>(all.state_bytes())), 0,
-          profile, all.state_bytes());
+          parts(write), all.state_bytes());
   }
 
   static std::string name(std::string test, size_t depth, size_t batch) {

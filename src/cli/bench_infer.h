@@ -23,7 +23,7 @@ struct InferBench {
     v("--depth,-d", depth, "prefill, decode: tokens read before, or several numbers, e.g. 0,4096");
     v("--sequences", batch, "decode: sequences written together, or several numbers, e.g. 1,8");
     v("--repeat,-r", repeat, "prefill, decode: runs of each test; the median counts");
-    v("--parts", parts, "prefill, decode: where the time goes, op by op");
+    v("--parts", parts, "prefill, decode: where the time goes, op by op, from one more pass");
   }
 };
 

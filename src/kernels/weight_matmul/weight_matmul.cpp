@@ -57,26 +57,26 @@ HWY_INLINE VFull from_bytes(const int8_t* p) {
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(db, p)));
 }
 
-// Formats: a block of kWeightBlock numbers without its scale, and the scale. `row` and `scales` are those of
-// the row, `k` is a multiple of kWeightBlock.
+// Formats: how kWeightBlock numbers lie, without their scale; kFactor is what else they are to be multiplied
+// with.
 struct F32 {
   static constexpr bool kScaled = false;
   static constexpr size_t kBytes = 4 * kWeightBlock;
-  static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
+  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
     for (size_t v = 0; v < kVecs; ++v)
-      to[v] = hn::LoadU(Full(), reinterpret_cast<const float*>(row) + k + v * kLanes);
+      to[v] = hn::LoadU(Full(), reinterpret_cast<const float*>(from) + v * kLanes);
   }
 };
 
 struct Bf16 {
   static constexpr bool kScaled = false;
   static constexpr size_t kBytes = 2 * kWeightBlock;
-  static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
+  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
     const Full d;
     const hn::Rebind<uint16_t, Full> d16;
     const hn::Rebind<uint32_t, Full> d32;
     for (size_t v = 0; v < kVecs; ++v) {
-      const auto half = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(row) + k + v * kLanes);
+      const auto half = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from) + v * kLanes);
       to[v] = hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, half)));
     }
   }
@@ -86,9 +86,8 @@ struct Q8 {
   static constexpr bool kScaled = true;
   static constexpr float kFactor = 1;
   static constexpr size_t kBytes = kWeightBlock;
-  static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
-    const int8_t* q = reinterpret_cast<const int8_t*>(row) + k;
-    for (size_t v = 0; v < kVecs; ++v) to[v] = from_bytes(q + v * kLanes);
+  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
+    for (size_t v = 0; v < kVecs; ++v) to[v] = from_bytes(reinterpret_cast<const int8_t*>(from) + v * kLanes);
   }
 };
 
@@ -103,17 +102,17 @@ struct TopBytes {
 };
 constexpr TopBytes kTopBytes;
 
-// Four bits at the top of a lane are that number times 2^28, which the scale takes back: no shift to extend
-// the sign.
+// Four bits at the top of a lane are that number times 2^28, which kFactor takes back: no shift to extend the
+// sign.
 struct Q4 {
   static constexpr bool kScaled = true;
   static constexpr size_t kBytes = kWeightBlock / 2;
   static constexpr float kFactor = 0x1p-28f;
-  static HWY_INLINE void widen(const std::byte* row, size_t k, VFull* to) {
+  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
     const Full d;
     const hn::Rebind<int32_t, Full> di;
     const hn::Repartition<uint8_t, Full> d8;
-    const auto both = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(row) + k / 2);
+    const auto both = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(from));
     for (size_t g = 0; g < kVecs / 2; ++g) {
       const auto lanes = hn::BitCast(di, hn::TableLookupBytesOr0(both, hn::Load(d8, kTopBytes.at[g])));
       to[g] = hn::ConvertTo(d, hn::ShiftLeft<4>(lanes));
@@ -122,14 +121,12 @@ struct Q4 {
   }
 };
 
-template <class Format>
-HWY_INLINE VFull scale_of(const bf16* scales, size_t k) {
+HWY_INLINE VFull scale_of(const bf16* scales, size_t block) {
   const Full d;
   const hn::Repartition<uint16_t, Full> d16;
   const hn::Repartition<uint32_t, Full> d32;
-  const auto everywhere = hn::BitCast(d32, hn::Set(d16, scales[k / kWeightBlock].bits));
-  const VFull scale = hn::BitCast(d, hn::ShiftLeft<16>(everywhere));
-  return Format::kFactor == 1 ? scale : hn::Mul(scale, hn::Set(d, Format::kFactor));
+  const auto everywhere = hn::BitCast(d32, hn::Set(d16, scales[block].bits));
+  return hn::BitCast(d, hn::ShiftLeft<16>(everywhere));
 }
 
 // Numbers [begin, begin + count) of a row; begin is a multiple of kWeightBlock.
@@ -140,9 +137,11 @@ void widen_row(const std::byte* row, const bf16* scales, WeightFormat f, size_t 
   size_t k = 0;
   for (; k + kWeightBlock <= count; k += kWeightBlock) {
     VFull w[kVecs];
-    Format::widen(row, begin + k, w);
+    Format::widen(row + (begin + k) / kWeightBlock * Format::kBytes, w);
     for (size_t v = 0; v < kVecs; ++v) {
-      if constexpr (Format::kScaled) w[v] = hn::Mul(w[v], scale_of<Format>(scales, begin + k));
+      if constexpr (Format::kScaled)
+        w[v] =
+            hn::Mul(hn::Mul(w[v], hn::Set(d, Format::kFactor)), scale_of(scales, (begin + k) / kWeightBlock));
       hn::StoreU(w[v], d, to + k + v * kLanes);
     }
   }
@@ -191,28 +190,33 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
         to[r] = hn::MulAdd(block[v], hn::LoadU(d, at + (v * kX + r) * kLanes), to[r]);
     }
   };
-  size_t k = 0;
-  for (; k + kWeightBlock <= t.cols; k += kWeightBlock) {
+  constexpr size_t kLine = 64, kBlocksInLine = std::max<size_t>(1, kLine / Format::kBytes);
+  const size_t blocks = t.cols / kWeightBlock;
+  for (size_t b = 0; b < blocks; ++b) {
+    const std::byte* here = w + b * Format::kBytes;
+    const float* at = x + b * kWeightBlock * kX;
+    if (b % kBlocksInLine == 0)
+      for (size_t j = 0; j < kW; ++j)
+        for (size_t i = 0; i < Format::kBytes; i += kLine)
+          __builtin_prefetch(here + (kW + j) * row_bytes + i);
     HWY_UNROLL(8)
     for (size_t j = 0; j < kW; ++j) {
       VFull block[kVecs];
-      const std::byte* here = w + j * row_bytes;
-      __builtin_prefetch(here + k / kWeightBlock * Format::kBytes + kW * row_bytes);
-      Format::widen(here, k, block);
+      Format::widen(here + j * row_bytes, block);
       if constexpr (Format::kScaled) {
         VFull part[kX];
         HWY_UNROLL(8)
         for (size_t r = 0; r < kX; ++r) part[r] = hn::Zero(d);
-        add(block, x + k * kX, part);
-        const VFull scale = scale_of<Format>(scales + j * row_scales, k);
+        add(block, at, part);
+        const VFull scale = scale_of(scales + j * row_scales, b);
         HWY_UNROLL(8)
         for (size_t r = 0; r < kX; ++r) sum[j][r] = hn::MulAdd(scale, part[r], sum[j][r]);
       } else {
-        add(block, x + k * kX, sum[j]);
+        add(block, at, sum[j]);
       }
     }
   }
-  if (k < t.cols)
+  if (const size_t k = blocks * kWeightBlock; k < t.cols)
     for (size_t j = 0; j < kW; ++j) {
       HWY_ALIGN float last[kWeightBlock] = {};
       for (size_t i = k; i < t.cols; ++i)
@@ -224,7 +228,8 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
   for (size_t j = 0; j < kW; ++j)
     for (size_t r = 0; r < kX; ++r) {
       float& to = y.row(r)[row + j];
-      const float s = hn::GetLane(hn::SumOfLanes(d, sum[j][r]));
+      float s = hn::GetLane(hn::SumOfLanes(d, sum[j][r]));
+      if constexpr (Format::kScaled) s *= Format::kFactor;
       to = t.into == Into::kAdd ? to + s : s;
     }
 }
@@ -253,11 +258,14 @@ HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
   }
 }
 
+// Sixteen registers hold the sums of one row of X with four rows of W, or of four with three.
 template <class Format>
 void few_of(const WeightTask& t) {
-  constexpr size_t kW = 3;  // with four rows of X twelve chains, for sixteen registers
   size_t row = 0;
-  for (; row + kW <= t.rows; row += kW) few_groups<Format, kW>(t, row);
+  if (t.y.rows == 1)
+    for (; row + 4 <= t.rows; row += 4) dots<Format, 1, 4>(t, t.x, t.y, row);
+  else
+    for (; row + 3 <= t.rows; row += 3) few_groups<Format, 3>(t, row);
   for (; row < t.rows; ++row) few_groups<Format, 1>(t, row);
 }
 

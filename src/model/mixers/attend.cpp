@@ -26,6 +26,7 @@ Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s, 
           {.begin = at, .count = step, .first = first + static_cast<int64_t>(at - begin), .kv = segments[i]});
   }
   const Var o = e.result(q.v.rows, s.heads * s.dv);
+  const OpTimer timer(e.profile(), "attention", false);
   attention_fwd(s, q.v, seqs, o.v, nullptr, e.par());
   for (LayerState* state : call.states) state->kv.drop_before_window(window, state->next_query());
   return o;
