@@ -89,7 +89,11 @@ CheckRow check_model(Model& model, ThreadPool& pool) {
   for (const OpEntry& op : all_ops()) op.impls().force("ref");
   const std::vector<float> want = logits();
   for (const OpEntry& op : all_ops()) op.impls().unforce();
-  return {"logits = references", compare<float, float>(got, want), kTolF32Grad};
+  // Rounding to 16 bits makes a difference in the last bit of f32 one of 2^-16, in every layer anew.
+  bool rounded = false;
+  for (size_t i = 0; i < model.params().all().size(); ++i)
+    if (const StoredMatrix* m = model.params().stored(i)) rounded |= has_scales(m->format);
+  return {"logits = references", compare<float, float>(got, want), rounded ? kTol16 : kTolF32Grad};
 }
 
 size_t peak_rss() {

@@ -91,7 +91,9 @@ TEST(Stored, AnyFormatComputesWhatAnF32ModelWithItsNumbersDoes) {
       for (const size_t prompt : {size_t{3}, size_t{40}}) {
         const auto tokens = random_sequences(1, prompt + 3);
         const Diff d = compare<float, float>(run(**stored, tokens, prompt)[0], run(*wide, tokens, prompt)[0]);
-        EXPECT_TRUE(within(d, kTolF32Grad)) << arch << " " << weight_format_name(f) << " rms " << d.rms;
+        // Products with scales round what they get to 16 bits; an f32 model does not.
+        EXPECT_TRUE(within(d, has_scales(f) ? kTol16 : kTolF32Grad))
+            << arch << " " << weight_format_name(f) << " rms " << d.rms;
         const std::unique_ptr<Model> other = trained(arch);  // a mutant: all numbers a little larger
         for (float& x : other->params().block()) x *= 1.01f;
         EXPECT_FALSE(

@@ -196,10 +196,11 @@ HWY_INLINE void gemm_tn_keep(size_t m, size_t n, size_t k, const float* a, size_
 }
 
 // Rows r, r + 4, .. of 4 numbers each, one per 128-bit block.
-HWY_INLINE VFull load_blocks(Full d, const float* p, size_t stride) {
-  const hn::CappedTag<float, 4> d4;
+template <class T>
+HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_blocks(hn::ScalableTag<T> d, const T* p, size_t stride) {
+  const hn::CappedTag<T, 4> d4;
 #if HWY_TARGET <= HWY_AVX3
-  const hn::CappedTag<float, 8> d8;
+  const hn::CappedTag<T, 8> d8;
   const auto low = hn::Combine(d8, hn::LoadU(d4, p + 4 * stride), hn::LoadU(d4, p));
   const auto high = hn::Combine(d8, hn::LoadU(d4, p + 12 * stride), hn::LoadU(d4, p + 8 * stride));
   return hn::Combine(d, high, low);
@@ -212,26 +213,28 @@ HWY_INLINE VFull load_blocks(Full d, const float* p, size_t stride) {
 #endif
 }
 
-// to[j][i] = from[i][j] for i < rows, j < cols.
-HWY_INLINE void transpose(size_t rows, size_t cols, const float* from, size_t from_stride, float* to,
+// to[j][i] = from[i][j] for i < rows, j < cols; numbers of 32 bits.
+template <class T>
+HWY_INLINE void transpose(size_t rows, size_t cols, const T* from, size_t from_stride, T* to,
                           size_t to_stride) {
-  const Full d;
-  const hn::RepartitionToWide<Full> dw;
+  static_assert(sizeof(T) == 4);
+  const hn::ScalableTag<T> d;
+  const hn::RepartitionToWide<decltype(d)> dw;
   const size_t lanes = hn::Lanes(d), whole_cols = cols / 4 * 4;
   size_t i = 0;
   for (; i + lanes <= rows; i += lanes) {
     size_t j = 0;
     for (; j < whole_cols; j += 4) {
-      const float* p = from + i * from_stride + j;
-      const VFull r0 = load_blocks(d, p, from_stride), r1 = load_blocks(d, p + from_stride, from_stride),
-                  r2 = load_blocks(d, p + 2 * from_stride, from_stride),
-                  r3 = load_blocks(d, p + 3 * from_stride, from_stride);
+      const T* p = from + i * from_stride + j;
+      const auto r0 = load_blocks(d, p, from_stride), r1 = load_blocks(d, p + from_stride, from_stride),
+                 r2 = load_blocks(d, p + 2 * from_stride, from_stride),
+                 r3 = load_blocks(d, p + 3 * from_stride, from_stride);
       // 4 x 4 transpose within each block.
       const auto lo01 = hn::BitCast(dw, hn::InterleaveLower(d, r0, r1)),
                  lo23 = hn::BitCast(dw, hn::InterleaveLower(d, r2, r3)),
                  hi01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1)),
                  hi23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
-      float* t = to + j * to_stride + i;
+      T* t = to + j * to_stride + i;
       hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, lo01, lo23)), d, t);
       hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, lo01, lo23)), d, t + to_stride);
       hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, hi01, hi23)), d, t + 2 * to_stride);

@@ -21,6 +21,10 @@ constexpr size_t kTogether = 4;  // rows of X that meet a row of W at once, when
 
 struct Scratch {
   alignas(64) float x[kRows * kDepth], w[kDepth * kManyCols], rows[kWidest * kDepth], y[kRows * kWidest];
+  // With scales: pairs of numbers of 16 bits, and the scales.
+  alignas(64) int32_t pairs[kDepth / 2 * kManyCols], row_pairs[kWidest * kDepth / 2];
+  alignas(64) float scales[kDepth / kWeightBlock * kManyCols];
+  alignas(64) int16_t rounded[kRows * kDepth];
 };
 
 size_t padded(size_t cols) { return (cols + kWeightBlock - 1) / kWeightBlock * kWeightBlock; }
@@ -50,15 +54,22 @@ namespace {
 constexpr size_t kLanes = hn::MaxLanes(Full());
 constexpr size_t kVecs = kWeightBlock / kLanes;  // vectors in a block
 
-HWY_INLINE VFull from_bytes(const int8_t* p) {
-  const Full d;
-  const hn::Rebind<int32_t, Full> di;
-  const hn::Rebind<int8_t, Full> db;
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(db, p)));
+// Numbers of 16 bits, at most 16 of them together: a block of q4 has as many bytes.
+using D16 = hn::CappedTag<int16_t, 16>;
+using D32 = hn::RepartitionToWide<D16>;
+using DSum = hn::RebindToFloat<D32>;
+using V16 = hn::Vec<D16>;
+constexpr size_t kLanes16 = hn::MaxLanes(D16());
+constexpr size_t kVecs16 = kWeightBlock / kLanes16;
+
+// sum[i] + a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]: one instruction for the products.
+template <class D, class V, class S>
+HWY_INLINE S add_pairs(D d, V a, V b, S sum) {
+  S none = hn::Zero(d);
+  return hn::ReorderWidenMulAccumulate(d, a, b, sum, none);
 }
 
-// Formats: how kWeightBlock numbers lie, without their scale; kFactor is what else they are to be multiplied
-// with.
+// Formats: the numbers of a block.
 struct F32 {
   static constexpr bool kScaled = false;
   static constexpr size_t kBytes = 4 * kWeightBlock;
@@ -84,65 +95,54 @@ struct Bf16 {
 
 struct Q8 {
   static constexpr bool kScaled = true;
-  static constexpr float kFactor = 1;
   static constexpr size_t kBytes = kWeightBlock;
-  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
-    for (size_t v = 0; v < kVecs; ++v) to[v] = from_bytes(reinterpret_cast<const int8_t*>(from) + v * kLanes);
+  static HWY_INLINE void numbers(const std::byte* from, V16* to) {
+    const hn::Rebind<int8_t, D16> d8;
+    for (size_t v = 0; v < kVecs16; ++v)
+      to[v] = hn::PromoteTo(D16(), hn::LoadU(d8, reinterpret_cast<const int8_t*>(from) + v * kLanes16));
   }
 };
 
-// Where a byte of a block of q4 goes: to the top of a lane. The others become zero.
-struct TopBytes {
-  HWY_ALIGN uint8_t at[kVecs / 2][4 * kLanes];
-  constexpr TopBytes() : at() {
-    for (size_t g = 0; g < kVecs / 2; ++g)
-      for (size_t i = 0; i < 4 * kLanes; ++i)
-        at[g][i] = static_cast<uint8_t>(i % 4 == 3 ? g * kLanes + i / 4 : 0x80);
-  }
-};
-constexpr TopBytes kTopBytes;
-
-// Four bits at the top of a lane are that number times 2^28, which kFactor takes back: no shift to extend the
-// sign.
 struct Q4 {
   static constexpr bool kScaled = true;
   static constexpr size_t kBytes = kWeightBlock / 2;
-  static constexpr float kFactor = 0x1p-28f;
-  static HWY_INLINE void widen(const std::byte* from, VFull* to) {
-    const Full d;
-    const hn::Rebind<int32_t, Full> di;
-    const hn::Repartition<uint8_t, Full> d8;
-    const auto both = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(from));
-    for (size_t g = 0; g < kVecs / 2; ++g) {
-      const auto lanes = hn::BitCast(di, hn::TableLookupBytesOr0(both, hn::Load(d8, kTopBytes.at[g])));
-      to[g] = hn::ConvertTo(d, hn::ShiftLeft<4>(lanes));
-      to[kVecs / 2 + g] = hn::ConvertTo(d, hn::And(lanes, hn::Set(di, static_cast<int32_t>(0xf0000000u))));
+  static HWY_INLINE void numbers(const std::byte* from, V16* to) {
+    const hn::Rebind<int8_t, D16> d8;
+    for (size_t v = 0; v < kVecs16 / 2; ++v) {
+      const V16 both =
+          hn::PromoteTo(D16(), hn::LoadU(d8, reinterpret_cast<const int8_t*>(from) + v * kLanes16));
+      to[v] = hn::ShiftRight<12>(hn::ShiftLeft<12>(both));
+      to[kVecs16 / 2 + v] = hn::ShiftRight<4>(both);
     }
   }
 };
 
-HWY_INLINE VFull scale_of(const bf16* scales, size_t block) {
-  const Full d;
-  const hn::Repartition<uint16_t, Full> d16;
-  const hn::Repartition<uint32_t, Full> d32;
+HWY_INLINE hn::Vec<DSum> scale_of(const bf16* scales, size_t block) {
+  const hn::Repartition<uint16_t, DSum> d16;
+  const hn::Repartition<uint32_t, DSum> d32;
   const auto everywhere = hn::BitCast(d32, hn::Set(d16, scales[block].bits));
-  return hn::BitCast(d, hn::ShiftLeft<16>(everywhere));
+  return hn::BitCast(DSum(), hn::ShiftLeft<16>(everywhere));
 }
 
 // Numbers [begin, begin + count) of a row; begin is a multiple of kWeightBlock.
 template <class Format>
 void widen_row(const std::byte* row, const bf16* scales, WeightFormat f, size_t begin, size_t count,
                float* to) {
-  const Full d;
   size_t k = 0;
   for (; k + kWeightBlock <= count; k += kWeightBlock) {
-    VFull w[kVecs];
-    Format::widen(row + (begin + k) / kWeightBlock * Format::kBytes, w);
-    for (size_t v = 0; v < kVecs; ++v) {
-      if constexpr (Format::kScaled)
-        w[v] =
-            hn::Mul(hn::Mul(w[v], hn::Set(d, Format::kFactor)), scale_of(scales, (begin + k) / kWeightBlock));
-      hn::StoreU(w[v], d, to + k + v * kLanes);
+    const size_t block = (begin + k) / kWeightBlock;
+    const std::byte* from = row + block * Format::kBytes;
+    if constexpr (Format::kScaled) {
+      V16 numbers[kVecs16];
+      Format::numbers(from, numbers);
+      HWY_ALIGN int16_t all[kWeightBlock];
+      for (size_t v = 0; v < kVecs16; ++v) hn::Store(numbers[v], D16(), all + v * kLanes16);
+      const float scale = to_f32(scales[block]);
+      for (size_t i = 0; i < kWeightBlock; ++i) to[k + i] = scale * static_cast<float>(all[i]);
+    } else {
+      VFull numbers[kVecs];
+      Format::widen(from, numbers);
+      for (size_t v = 0; v < kVecs; ++v) hn::StoreU(numbers[v], Full(), to + k + v * kLanes);
     }
   }
   for (; k < count; ++k) to[k] = ref::stored_number<float>(f, row, scales, begin + k);
@@ -168,17 +168,92 @@ void pack(Mat<const float> x, float* to) {
       for (size_t i = 0; i < kLanes; ++i) *to++ = k + i < x.cols ? x.row(r)[k + i] : 0.0f;
 }
 
-// Dot products of kX packed rows of X with kW rows of W. Each has one chain of additions (with scales: one in
-// a block and one over blocks), and there are enough chains to keep the multiply-add units busy. Memory is
-// asked for one group of rows ahead, because the hardware's own prefetching starts anew in every row.
-template <class Format, size_t kX, size_t kW>
-HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t row) {
+// As ref::round16, bit for bit.
+void round16(std::span<const float> row, int16_t* numbers, float* scales) {
   const Full d;
-  const size_t row_bytes = t.cols / kWeightBlock * Format::kBytes +
-                           (t.cols % kWeightBlock) * Format::kBytes / kWeightBlock,
-               row_scales = Format::kScaled ? t.cols / kWeightBlock : 0;
+  const hn::Rebind<int16_t, Full> d16;
+  for (size_t b = 0; b < row.size() / kWeightBlock; ++b) {
+    const float* x = row.data() + b * kWeightBlock;
+    VFull most = hn::Zero(d), zero = hn::Zero(d);
+    for (size_t v = 0; v < kVecs; ++v) {
+      const VFull here = hn::LoadU(d, x + v * kLanes);
+      most = hn::Max(most, hn::Abs(here)), zero = hn::MulAdd(here, hn::Zero(d), zero);
+    }
+    const float largest = hn::GetLane(hn::MaxOfLanes(d, most)), bad = hn::GetLane(hn::SumOfLanes(d, zero));
+    if (std::isnan(bad) || largest < 1e-33f) {
+      ref::round16(x, numbers + b * kWeightBlock, scales[b]);
+      continue;
+    }
+    scales[b] = largest / 32767;
+    const VFull inverse = hn::Set(d, 32767 / largest);
+    for (size_t v = 0; v < kVecs; ++v) {
+      const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, x + v * kLanes), inverse));
+      hn::StoreU(hn::DemoteTo(d16, rounded), d16, numbers + b * kWeightBlock + v * kLanes);
+    }
+  }
+}
+
+// Asks memory for what the next group of rows of W has at the place of block `b`, because the hardware's own
+// prefetching starts anew in every row.
+template <class Format, size_t kW>
+HWY_INLINE void ask_ahead(const std::byte* w, size_t row_bytes, size_t b) {
+  constexpr size_t kLine = 64, kBlocksInLine = std::max<size_t>(1, kLine / Format::kBytes);
+  if (b % kBlocksInLine != 0) return;
+  for (size_t j = 0; j < kW; ++j)
+    for (size_t i = 0; i < Format::kBytes; i += kLine)
+      __builtin_prefetch(w + (kW + j) * row_bytes + b * Format::kBytes + i);
+}
+
+template <class V, class D>
+HWY_INLINE void put_sum(D d, V sum, Into into, float& to) {
+  const float s = hn::GetLane(hn::SumOfLanes(d, sum));
+  to = into == Into::kAdd ? to + s : s;
+}
+
+// Dot products of kX rows of X with kW rows of W. Each has one chain of additions, and there are enough
+// chains to keep the multiply-add units busy.
+template <class Format, size_t kX, size_t kW>
+HWY_INLINE void dots_rounded(const WeightTask& t, size_t x_row, size_t row) {
+  const size_t blocks = t.cols / kWeightBlock, row_bytes = blocks * Format::kBytes;
   const std::byte* w = t.w + row * row_bytes;
-  const bf16* scales = t.scales + row * row_scales;
+  const bf16* scales = t.scales + row * blocks;
+  const int16_t* x = t.rounded.numbers + x_row * t.cols;
+  const float* x_scales = t.rounded.scales + x_row * blocks;
+  const DSum d;
+  hn::Vec<DSum> sum[kW][kX];
+  for (size_t j = 0; j < kW; ++j)
+    for (size_t r = 0; r < kX; ++r) sum[j][r] = hn::Zero(d);
+  for (size_t b = 0; b < blocks; ++b) {
+    ask_ahead<Format, kW>(w, row_bytes, b);
+    HWY_UNROLL(8)
+    for (size_t j = 0; j < kW; ++j) {
+      V16 numbers[kVecs16];
+      Format::numbers(w + j * row_bytes + b * Format::kBytes, numbers);
+      const hn::Vec<DSum> scale = scale_of(scales + j * blocks, b);
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kX; ++r) {
+        hn::Vec<D32> exact = hn::Zero(D32());
+        HWY_UNROLL(8)
+        for (size_t v = 0; v < kVecs16; ++v)
+          exact = add_pairs(D32(), numbers[v],
+                            hn::LoadU(D16(), x + r * t.cols + b * kWeightBlock + v * kLanes16), exact);
+        const hn::Vec<DSum> by = hn::Mul(scale, hn::Set(d, x_scales[r * blocks + b]));
+        sum[j][r] = hn::MulAdd(by, hn::ConvertTo(d, exact), sum[j][r]);
+      }
+    }
+  }
+  for (size_t j = 0; j < kW; ++j)
+    for (size_t r = 0; r < kX; ++r) put_sum(d, sum[j][r], t.into, t.y.row(x_row + r)[row + j]);
+}
+
+// The same with packed rows of X and numbers of W without scales.
+template <class Format, size_t kX, size_t kW>
+HWY_INLINE void dots_packed(const WeightTask& t, size_t x_row, size_t row) {
+  const Full d;
+  const size_t blocks = t.cols / kWeightBlock,
+               row_bytes = blocks * Format::kBytes + t.cols % kWeightBlock * Format::kBytes / kWeightBlock;
+  const std::byte* w = t.w + row * row_bytes;
+  const float* x = t.packed + x_row * padded(t.cols);
   VFull sum[kW][kX];
   for (size_t j = 0; j < kW; ++j)
     for (size_t r = 0; r < kX; ++r) sum[j][r] = hn::Zero(d);
@@ -190,30 +265,13 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
         to[r] = hn::MulAdd(block[v], hn::LoadU(d, at + (v * kX + r) * kLanes), to[r]);
     }
   };
-  constexpr size_t kLine = 64, kBlocksInLine = std::max<size_t>(1, kLine / Format::kBytes);
-  const size_t blocks = t.cols / kWeightBlock;
   for (size_t b = 0; b < blocks; ++b) {
-    const std::byte* here = w + b * Format::kBytes;
-    const float* at = x + b * kWeightBlock * kX;
-    if (b % kBlocksInLine == 0)
-      for (size_t j = 0; j < kW; ++j)
-        for (size_t i = 0; i < Format::kBytes; i += kLine)
-          __builtin_prefetch(here + (kW + j) * row_bytes + i);
+    ask_ahead<Format, kW>(w, row_bytes, b);
     HWY_UNROLL(8)
     for (size_t j = 0; j < kW; ++j) {
       VFull block[kVecs];
-      Format::widen(here + j * row_bytes, block);
-      if constexpr (Format::kScaled) {
-        VFull part[kX];
-        HWY_UNROLL(8)
-        for (size_t r = 0; r < kX; ++r) part[r] = hn::Zero(d);
-        add(block, at, part);
-        const VFull scale = scale_of(scales + j * row_scales, b);
-        HWY_UNROLL(8)
-        for (size_t r = 0; r < kX; ++r) sum[j][r] = hn::MulAdd(scale, part[r], sum[j][r]);
-      } else {
-        add(block, at, sum[j]);
-      }
+      Format::widen(w + j * row_bytes + b * Format::kBytes, block);
+      add(block, x + b * kWeightBlock * kX, sum[j]);
     }
   }
   if (const size_t k = blocks * kWeightBlock; k < t.cols)
@@ -226,36 +284,34 @@ HWY_INLINE void dots(const WeightTask& t, const float* x, Mat<float> y, size_t r
       add(block, x + k * kX, sum[j]);
     }
   for (size_t j = 0; j < kW; ++j)
-    for (size_t r = 0; r < kX; ++r) {
-      float& to = y.row(r)[row + j];
-      float s = hn::GetLane(hn::SumOfLanes(d, sum[j][r]));
-      if constexpr (Format::kScaled) s *= Format::kFactor;
-      to = t.into == Into::kAdd ? to + s : s;
-    }
+    for (size_t r = 0; r < kX; ++r) put_sum(d, sum[j][r], t.into, t.y.row(x_row + r)[row + j]);
+}
+
+template <class Format, size_t kX, size_t kW>
+HWY_INLINE void dots(const WeightTask& t, size_t x_row, size_t row) {
+  if constexpr (Format::kScaled)
+    dots_rounded<Format, kX, kW>(t, x_row, row);
+  else
+    dots_packed<Format, kX, kW>(t, x_row, row);
 }
 
 // kW rows of W with all rows of X: groups of kTogether and what is left. W's rows stay in L1 from
 // group to group.
 template <class Format, size_t kW>
 HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
-  const float* x = t.x;
-  for (size_t r = 0; r < t.y.rows; r += kTogether) {
-    const Mat<float> y = t.y.row_range(r, std::min(t.y.rows, r + kTogether));
-    switch (y.rows) {
+  for (size_t r = 0; r < t.y.rows; r += kTogether) switch (t.y.rows - r) {
       case 1:
-        dots<Format, 1, kW>(t, x, y, row);
+        dots<Format, 1, kW>(t, r, row);
         break;
       case 2:
-        dots<Format, 2, kW>(t, x, y, row);
+        dots<Format, 2, kW>(t, r, row);
         break;
       case 3:
-        dots<Format, 3, kW>(t, x, y, row);
+        dots<Format, 3, kW>(t, r, row);
         break;
       default:
-        dots<Format, 4, kW>(t, x, y, row);
+        dots<Format, 4, kW>(t, r, row);
     }
-    x += y.rows * padded(t.cols);
-  }
 }
 
 // Sixteen registers hold the sums of one row of X with four rows of W, or of four with three.
@@ -263,7 +319,7 @@ template <class Format>
 void few_of(const WeightTask& t) {
   size_t row = 0;
   if (t.y.rows == 1)
-    for (; row + 4 <= t.rows; row += 4) dots<Format, 1, 4>(t, t.x, t.y, row);
+    for (; row + 4 <= t.rows; row += 4) dots<Format, 1, 4>(t, 0, row);
   else
     for (; row + 3 <= t.rows; row += 3) few_groups<Format, 3>(t, row);
   for (; row < t.rows; ++row) few_groups<Format, 1>(t, row);
@@ -284,42 +340,153 @@ void few(const WeightTask& t) {
 
 // Blocked for the caches: rows of W are widened and turned into panels of two vectors, which all rows of X
 // here then meet. A number of Y is summed over k in order, in pieces of kDepth.
-void many(const WeightTask& t) {
-  Scratch& s = scratch_of_thread();
-  constexpr size_t w = 2 * kLanes;
-  static_assert(w <= kWidest);
-  const size_t row_bytes = weight_row_bytes(t.format, t.cols),
-               row_scales = weight_row_scales(t.format, t.cols);
-  for (size_t k = 0; k < t.cols; k += kDepth) {
-    const size_t depth = std::min(kDepth, t.cols - k);
-    const Into into = k == 0 ? t.into : Into::kAdd;
-    for (size_t j = 0; j < t.rows; j += w) {
-      const size_t width = std::min(w, t.rows - j);
-      for (size_t i = 0; i < width; ++i)
-        widen(t.format, t.w + (j + i) * row_bytes, t.scales + (j + i) * row_scales, k, depth,
-              s.rows + i * kDepth);
-      transpose(width, depth, s.rows, kDepth, s.w + j * kDepth, w);
-    }
-    for (size_t row = 0; row < t.y.rows; row += kRows) {
-      const size_t rows = std::min(kRows, t.y.rows - row);
-      for (size_t r = 0; r < rows; ++r) {
-        const float* from = t.x + (row + r) * t.x_stride + k;
-        for_lanes(depth,
-                  [&](auto d, size_t i) { hn::StoreU(hn::LoadU(d, from + i), d, s.x + r * depth + i); });
-      }
-      for (size_t j = 0; j < t.rows; j += w) {
-        const Mat<float> y = t.y.row_range(row, row + rows).col_range(j, std::min(t.rows, j + w));
-        const bool whole = y.cols == w;  // else beside it, so that sums do not depend on where W is cut
-        const Mat<float> to = whole ? y : Mat<float>(s.y, rows, y.cols, w);
-        if (!whole && into == Into::kAdd) copy<float>(y, to);
-        gemm<false>(rows, w, {depth, s.x, depth, s.w + j * kDepth, w, to.data, to.stride, 1.0f, into});
-        if (!whole) copy<float>(to, y);
-      }
+constexpr size_t kPanel = 2 * kLanes;
+static_assert(kPanel <= kWidest);
+
+// Calls f(first row of X, rows, first row of W, Y) for blocks of Y of at most kRows x kPanel. What is
+// narrower than a panel is summed beside Y, so that sums do not depend on where W is cut.
+template <class F>
+HWY_INLINE void for_blocks_of_y(const WeightTask& t, Into into, Scratch& s, const F& f) {
+  for (size_t row = 0; row < t.y.rows; row += kRows) {
+    const size_t rows = std::min(kRows, t.y.rows - row);
+    for (size_t j = 0; j < t.rows; j += kPanel) {
+      const Mat<float> y = t.y.row_range(row, row + rows).col_range(j, std::min(t.rows, j + kPanel));
+      const bool whole = y.cols == kPanel;
+      const Mat<float> to = whole ? y : Mat<float>(s.y, rows, y.cols, kPanel);
+      if (!whole && into == Into::kAdd) copy<float>(y, to);
+      f(row, rows, j, to);
+      if (!whole) copy<float>(to, y);
     }
   }
 }
 
-constexpr WeightMatmulFns kFns{pack, few, many, widen};
+void many_f32(const WeightTask& t) {
+  Scratch& s = scratch_of_thread();
+  const size_t row_bytes = weight_row_bytes(t.format, t.cols);
+  for (size_t k = 0; k < t.cols; k += kDepth) {
+    const size_t depth = std::min(kDepth, t.cols - k);
+    const Into into = k == 0 ? t.into : Into::kAdd;
+    for (size_t j = 0; j < t.rows; j += kPanel) {
+      const size_t width = std::min(kPanel, t.rows - j);
+      for (size_t i = 0; i < width; ++i)
+        widen(t.format, t.w + (j + i) * row_bytes, nullptr, k, depth, s.rows + i * kDepth);
+      transpose(width, depth, s.rows, kDepth, s.w + j * kDepth, kPanel);
+    }
+    for_blocks_of_y(t, into, s, [&](size_t row, size_t rows, size_t j, Mat<float> y) HWY_ATTR {
+      for (size_t r = 0; r < rows && j == 0; ++r) {
+        const float* from = t.x.row(row + r) + k;
+        for_lanes(depth,
+                  [&](auto d, size_t i) { hn::StoreU(hn::LoadU(d, from + i), d, s.x + r * depth + i); });
+      }
+      gemm<false>(rows, kPanel, {depth, s.x, depth, s.w + j * kDepth, kPanel, y.data, y.stride, 1.0f, into});
+    });
+  }
+}
+
+// kX rows of rounded X with a panel of pairs: exact within a block, which is then scaled and added to Y.
+struct BlocksArgs {
+  const int16_t* x;  // the first row here
+  size_t x_stride;
+  const float* x_scales;
+  size_t x_scales_stride;
+  const int32_t* pairs;  // [blocks * kWeightBlock / 2, kPanel]
+  const float* scales;   // [blocks, kPanel]
+  size_t blocks;
+  Into into;
+};
+template <size_t kX>
+HWY_NOINLINE void add_blocks(const BlocksArgs& args, float* y, size_t y_stride) {
+  const BlocksArgs g = args;  // a copy stays in registers, whatever is stored
+  const Full d;
+  const hn::RebindToSigned<Full> d32;
+  const hn::Repartition<int16_t, Full> d16;
+  const int32_t* w = g.pairs;
+  for (size_t b = 0; b < g.blocks; ++b) {
+    hn::Vec<decltype(d32)> sum0[kX], sum1[kX];
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kX; ++r) sum0[r] = sum1[r] = hn::Zero(d32);
+    const int16_t* x = g.x + b * kWeightBlock;
+    HWY_UNROLL(16)
+    for (size_t k = 0; k < kWeightBlock / 2; ++k, w += kPanel, x += 2) {
+      const auto w0 = hn::BitCast(d16, hn::Load(d32, w)), w1 = hn::BitCast(d16, hn::Load(d32, w + kLanes));
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kX; ++r) {
+        int32_t pair;
+        std::memcpy(&pair, x + r * g.x_stride, sizeof pair);
+        const auto both = hn::BitCast(d16, hn::Set(d32, pair));
+        sum0[r] = add_pairs(d32, both, w0, sum0[r]);
+        sum1[r] = add_pairs(d32, both, w1, sum1[r]);
+        // Else g++ forms the products of all rows first, for which there are not enough registers.
+        asm volatile("" : "+v"(sum0[r].raw), "+v"(sum1[r].raw));
+      }
+    }
+    const VFull scale0 = hn::Load(d, g.scales + b * kPanel),
+                scale1 = hn::Load(d, g.scales + b * kPanel + kLanes);
+    const bool overwrite = b == 0 && g.into == Into::kOverwrite;
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kX; ++r) {
+      const VFull scale = hn::Set(d, g.x_scales[r * g.x_scales_stride + b]);
+      const auto put = [&](float* to, VFull by, auto sum) HWY_ATTR {
+        const VFull old = overwrite ? hn::Zero(d) : hn::LoadU(d, to);
+        hn::StoreU(hn::MulAdd(by, hn::ConvertTo(d, sum), old), d, to);
+      };
+      put(y + r * y_stride, hn::Mul(scale, scale0), sum0[r]);
+      put(y + r * y_stride + kLanes, hn::Mul(scale, scale1), sum1[r]);
+    }
+  }
+}
+
+template <class Format>
+void many_rounded(const WeightTask& t) {
+  Scratch& s = scratch_of_thread();
+  const size_t all_blocks = t.cols / kWeightBlock, row_bytes = all_blocks * Format::kBytes;
+  constexpr size_t kBlocks = kDepth / kWeightBlock, kHalf = kDepth / 2;
+  for (size_t first = 0; first < all_blocks; first += kBlocks) {
+    const size_t blocks = std::min(kBlocks, all_blocks - first);
+    const Into into = first == 0 ? t.into : Into::kAdd;
+    for (size_t j = 0; j < t.rows; j += kPanel) {
+      const size_t width = std::min(kPanel, t.rows - j);
+      for (size_t i = 0; i < width; ++i)
+        for (size_t b = 0; b < blocks; ++b) {
+          V16 numbers[kVecs16];
+          Format::numbers(t.w + (j + i) * row_bytes + (first + b) * Format::kBytes, numbers);
+          int32_t* to = s.row_pairs + i * kHalf + b * kWeightBlock / 2;
+          for (size_t v = 0; v < kVecs16; ++v)
+            hn::Store(hn::BitCast(D32(), numbers[v]), D32(), to + v * kLanes16 / 2);
+          s.scales[j * kBlocks + b * kPanel + i] = to_f32(t.scales[(j + i) * all_blocks + first + b]);
+        }
+      transpose(width, blocks * kWeightBlock / 2, s.row_pairs, kHalf, s.pairs + j * kHalf, kPanel);
+    }
+    for_blocks_of_y(t, into, s, [&](size_t row, size_t rows, size_t j, Mat<float> y) HWY_ATTR {
+      for (size_t r = 0; r < rows && j == 0; ++r)
+        std::copy_n(t.rounded.numbers + (row + r) * t.cols + first * kWeightBlock, blocks * kWeightBlock,
+                    s.rounded + r * kDepth);
+      BlocksArgs args{.x = s.rounded,
+                      .x_stride = kDepth,
+                      .x_scales = t.rounded.scales + (row * all_blocks) + first,
+                      .x_scales_stride = all_blocks,
+                      .pairs = s.pairs + j * kHalf,
+                      .scales = s.scales + j * kBlocks,
+                      .blocks = blocks,
+                      .into = into};
+      const auto add = [&](auto count, size_t r) {
+        add_blocks<count>(args, y.row(r), y.stride);
+        args.x += count * args.x_stride, args.x_scales += count * args.x_scales_stride;
+      };
+      size_t r = 0;
+      for (; r + kGemmRows <= rows; r += kGemmRows) add(std::integral_constant<size_t, kGemmRows>(), r);
+      for (; r < rows; ++r) add(std::integral_constant<size_t, 1>(), r);
+    });
+  }
+}
+
+void many(const WeightTask& t) {
+  if (t.format == WeightFormat::kQ8) return many_rounded<Q8>(t);
+  if (t.format == WeightFormat::kQ4) return many_rounded<Q4>(t);
+  many_f32(t);
+}
+
+constexpr WeightMatmulFns kFns{pack, round16, few, many, widen};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -333,21 +500,25 @@ namespace {
 constexpr std::array<std::string_view, 4> kNames{"f32", "bf16", "q8", "q4"};
 constexpr size_t kFewCols = 60;    // rows of W in a task with few rows of X
 constexpr size_t kManyRows = 512;  // rows of X in a task with many
-constexpr size_t kRowBlock = 8;    // looked up in one task
+constexpr size_t kRowBlock = 8;    // looked up or rounded in one task
 
 void ref_pack(Mat<const float> x, float* to) {
   for (size_t r = 0; r < x.rows; ++r) std::copy_n(x.row(r), x.cols, to + r * padded(x.cols));
 }
 
-void ref_task(const WeightTask& t, size_t x_stride) {
+void ref_task(const WeightTask& t) {
   const StoredRows part{t.w, t.scales, t.rows};
   const StoredMatrix w{t.format, t.rows, t.cols, {&part, 1}};
-  ref::weight_matmul<float>(t.x, x_stride, t.y.rows, w, t.y.data, t.y.stride, t.into);
+  ref::weight_matmul<float>(t.x.data, t.x.stride, t.y.rows, w, t.y.data, t.y.stride, t.into);
 }
 
 constexpr WeightMatmulFns kRefFns{
-    ref_pack, [](const WeightTask& t) { ref_task(t, padded(t.cols)); },
-    [](const WeightTask& t) { ref_task(t, t.x_stride); },
+    ref_pack,
+    [](std::span<const float> row, int16_t* numbers, float* scales) {
+      for (size_t b = 0; b < row.size() / kWeightBlock; ++b)
+        ref::round16(row.data() + b * kWeightBlock, numbers + b * kWeightBlock, scales[b]);
+    },
+    ref_task, ref_task,
     [](WeightFormat f, const std::byte* row, const bf16* scales, size_t begin, size_t count, float* to) {
       for (size_t i = 0; i < count; ++i) to[i] = ref::stored_number<float>(f, row, scales, begin + i);
     }};
@@ -360,24 +531,45 @@ size_t tasks_of(const WeightProduct& p, size_t rows) {
   return is_few(p) ? groups(rows, kFewCols) : groups(rows, kManyCols) * groups(p.x.rows, kManyRows);
 }
 
+// X in the form that the tasks of a product read, in the scratch space: as it is, packed, or rounded.
+// Products that follow each other with the same X and form share it.
+enum class Form { kPlain, kPacked, kRounded };
+Form form_of(const WeightProduct& p) {
+  return has_scales(p.w.format) ? Form::kRounded : is_few(p) ? Form::kPacked : Form::kPlain;
+}
+bool same_form(const WeightProduct& a, const WeightProduct& b) {
+  return a.x.data == b.x.data && a.x.rows == b.x.rows && form_of(a) == form_of(b);
+}
+size_t form_size(const WeightProduct& p) {  // floats
+  const size_t rows = p.x.rows, cols = p.x.cols;
+  return form_of(p) == Form::kPlain    ? 0
+         : form_of(p) == Form::kPacked ? rows * padded(cols)
+                                       : rows * cols / 2 + rows * cols / kWeightBlock;
+}
+Rounded rounded_at(const WeightProduct& p, float* scratch) {
+  return {reinterpret_cast<int16_t*>(scratch), scratch + p.x.rows * p.x.cols / 2};
+}
+
 // Runs task number `t` of a part whose rows are columns `first` ... of Y.
 void run_task(const WeightMatmulFns& f, const WeightProduct& p, const StoredRows& part, size_t first,
-              size_t t, const float* packed, Into into) {
+              size_t t, float* formed, Into into) {
   const size_t width = is_few(p) ? kFewCols : kManyCols, across = groups(part.count, width);
   const size_t j = t % across * width, count = std::min(width, part.count - j);
+  const size_t begin = is_few(p) ? 0 : t / across * kManyRows, end = std::min(p.x.rows, begin + kManyRows);
   WeightTask task{.format = p.w.format,
                   .w = part.data + j * weight_row_bytes(p.w.format, p.w.cols),
                   .scales = part.scales + j * weight_row_scales(p.w.format, p.w.cols),
                   .rows = count,
                   .cols = p.w.cols,
                   .into = into,
-                  .y = {},
-                  .x = nullptr,
-                  .x_stride = p.x.stride};
-  const size_t begin = is_few(p) ? 0 : t / across * kManyRows;
-  task.y =
-      p.y.row_range(begin, std::min(p.y.rows, begin + kManyRows)).col_range(first + j, first + j + count);
-  task.x = is_few(p) ? packed : p.x.row(begin);
+                  .y = p.y.row_range(begin, end).col_range(first + j, first + j + count),
+                  .x = p.x.row_range(begin, end),
+                  .packed = formed,
+                  .rounded = {}};
+  if (form_of(p) == Form::kRounded) {
+    const Rounded all = rounded_at(p, formed);
+    task.rounded = {all.numbers + begin * p.w.cols, all.scales + begin * p.w.cols / kWeightBlock};
+  }
   (is_few(p) ? f.few : f.many)(task);
 }
 
@@ -398,12 +590,10 @@ Impls<WeightMatmulFns>& weight_matmul_impls() {
   return table;
 }
 
-// Products that follow each other with the same X share its packed copy.
 size_t weight_matmul_scratch(std::span<const WeightProduct> products) {
   size_t n = 0;
-  const float* last = nullptr;
-  for (const WeightProduct& p : products)
-    if (is_few(p) && p.x.data != last) n += p.x.rows * padded(p.x.cols), last = p.x.data;
+  for (size_t i = 0; i < products.size(); ++i)
+    if (i == 0 || !same_form(products[i], products[i - 1])) n += form_size(products[i]);
   return n;
 }
 
@@ -411,24 +601,35 @@ void weight_matmul(std::span<const WeightProduct> products, Into into, std::span
   const WeightMatmulFns& f = weight_matmul_impls().use();
   check(scratch.size() >= weight_matmul_scratch(products), "weight_matmul: too little scratch");
   size_t total = 0;
-  const float* last = nullptr;
-  float* packed = scratch.data();
-  for (const WeightProduct& p : products) {
+  float* place = scratch.data();
+  for (size_t i = 0; i < products.size(); ++i) {
+    const WeightProduct& p = products[i];
     check(p.x.cols == p.w.cols && p.y.cols == p.w.rows && p.x.rows == p.y.rows,
           "weight_matmul: shapes do not fit");
     if (p.x.rows == 0) continue;
     for (const StoredRows& part : p.w.parts) total += tasks_of(p, part.count);
-    if (!is_few(p) || p.x.data == last) continue;
-    for (size_t r = 0; r < p.x.rows; r += kTogether)
-      f.pack(p.x.row_range(r, std::min(p.x.rows, r + kTogether)), packed + r * padded(p.x.cols));
-    packed += p.x.rows * padded(p.x.cols), last = p.x.data;
+    if (i > 0 && same_form(p, products[i - 1])) continue;
+    if (form_of(p) == Form::kPacked)
+      for (size_t r = 0; r < p.x.rows; r += kTogether)
+        f.pack(p.x.row_range(r, std::min(p.x.rows, r + kTogether)), place + r * padded(p.x.cols));
+    if (form_of(p) == Form::kRounded) {
+      const auto row = [&](size_t r) {
+        const size_t blocks = p.x.cols / kWeightBlock;
+        f.round16({p.x.row(r), p.x.cols}, reinterpret_cast<int16_t*>(place) + r * p.x.cols,
+                  place + p.x.rows * p.x.cols / 2 + r * blocks);
+      };
+      par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
+        for (size_t r = begin; r < end; ++r) row(r);
+      });
+    }
+    place += form_size(p);
   }
   take_turns(total, 1, par, [&](size_t t, size_t) {
-    const float *x = nullptr, *place = scratch.data();
-    const float* at = place;
-    for (const WeightProduct& p : products) {
+    float *next = scratch.data(), *at = next;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const WeightProduct& p = products[i];
       if (p.x.rows == 0) continue;
-      if (is_few(p) && p.x.data != x) at = place, place += p.x.rows * padded(p.x.cols), x = p.x.data;
+      if (i == 0 || !same_form(p, products[i - 1])) at = next, next += form_size(p);
       size_t first = 0;
       for (const StoredRows& part : p.w.parts) {
         const size_t here = tasks_of(p, part.count);

@@ -54,6 +54,50 @@ TEST(WeightMatmul, ThreadsDoNotChangeABit) {
     }
 }
 
+// What rounding X to 16 bits loses against X as it is: at most 2^-16 of a block's largest number. One number
+// a thousand times as large as its neighbours takes their last ten bits, in its block alone.
+TEST(WeightMatmul, RoundingXLosesLittle) {
+  const size_t n = 64, k = 512, m = 40;
+  for (const WeightFormat f : {WeightFormat::kQ8, WeightFormat::kQ4}) {
+    const StoredSample w(f, n, k, 1);
+    std::vector<float> x = random_vector(m * k, 2);
+    const auto loss = [&] {
+      std::vector<double> want(m * n, 0);
+      for (size_t i = 0; i < m; ++i)
+        for (size_t j = 0; j < n; ++j)
+          for (size_t l = 0; l < k; ++l)
+            want[i * n + j] += static_cast<double>(x[i * k + l]) * w.number(j, l);
+      return compare<float, double>(run(w.matrix(), x, m), want).rms;
+    };
+    EXPECT_LT(loss(), 3e-5);
+    EXPECT_GT(loss(), 1e-6);  // it is rounded
+    for (size_t i = 0; i < m; ++i) x[i * k + 100] *= 1000;
+    EXPECT_LT(loss(), 1e-4);
+  }
+}
+
+TEST(WeightMatmul, XMayBeTinyHugeOrNotANumber) {
+  const size_t k = 64;
+  for (const WeightFormat f : {WeightFormat::kQ8, WeightFormat::kQ4}) {
+    const StoredSample w(f, 7, k, 1);
+    for (const float x : {0.0f, 1e-40f, 1e-30f, 1e30f}) {
+      const std::vector<float> y = run(w.matrix(), std::vector<float>(k, x), 1);
+      for (size_t j = 0; j < 7; ++j) {
+        double want = 0;
+        for (size_t i = 0; i < k; ++i) want += static_cast<double>(x) * w.number(j, i);
+        EXPECT_NEAR(y[j], want, 1e-4 * std::fabs(x) * k + 1e-33) << x;
+      }
+    }
+    for (const float bad : {INFINITY, -INFINITY, NAN})
+      for (const size_t m : {size_t{1}, size_t{40}}) {
+        std::vector<float> x(m * k, 1);
+        x[40] = bad;
+        const std::vector<float> y = run(w.matrix(), x, m);
+        for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i >= 7) << bad << " " << i;
+      }
+  }
+}
+
 // What a format may lose: half of the last bit, or half a step of the block's scale.
 TEST(WeightMatmul, StoredNumbersAreNear) {
   const size_t cols = 4096;
