@@ -173,7 +173,7 @@ Result<Findings> pcr_collision(Stages& stages) {
   }
   if (!stages.model().empty()) {
     for (const int s : {2, 4, 6})
-      all.push_back({fmt::format("{} in F_{}", stages.model(), s),
+      all.push_back({stages.model(),
                      fmt::format("given-{}", s),
                      {s, Tie::kEven},
                      [&stages] { return Model::load(stages.model()); }});
@@ -268,7 +268,7 @@ Result<Findings> pcr_collision(Stages& stages) {
       {given ? "Two tables that lead to the same state are found for the given model, in each arithmetic"
              : "Two tables that lead to the same state are found for each of four small models",
        fmt::format("{} of {}{}", kept, claimed,
-                   open.empty() ? "" : ". Not found, and not claimed unless a model was given: " + open),
+                   open.empty() ? "" : (given ? ". Not found: " : ". Not found, and not claimed: ") + open),
        kept == claimed});
   out.claims.push_back({"Run on both inputs, the model gives the same logits, and one answer is wrong",
                         fmt::format("{} of {} pairs of inputs", proved, found),
