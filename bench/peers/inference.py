@@ -5,6 +5,7 @@ alternating rounds.
     build/braid convert --random qwen3.5-0.8b --out qwen
     bench/peers/inference.py --model qwen                 pp512 and tg16
     bench/peers/inference.py --model qwen --quant q8      Braid with 8 bits; the peer stays at bf16
+    bench/peers/inference.py --model qwen --peer-dtype float32
 
 transformers runs its own code for these models on CPUs, with its key-value and recurrent caches. Its logits after the
 prompt are compared with Braid's before anything is timed: both read the same bf16 weights, but transformers also rounds
@@ -48,6 +49,8 @@ def main():
     p.add_argument("--model", required=True, help="a folder that both can read")
     p.add_argument("--prompt", type=int, default=512)
     p.add_argument("--gen", type=int, default=16)
+    p.add_argument("--peer-dtype", choices=["bfloat16", "float32"], default="bfloat16",
+                   help="the peer's weights; without bf16 arithmetic in the processor float32 is its faster side")
     p.add_argument("--quant", choices=["q8", "q4"], help="Braid's weights; the peer stays at bf16")
     args = p.parse_args()
     common.positive(p, args, "threads", "rounds", "prompt", "gen")
@@ -55,7 +58,7 @@ def main():
     plain_transformers()
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.peer_dtype)).eval()
     vocab = model.config.vocab_size
     ids = torch.tensor([tokens(args.prompt, vocab)])
     correlation = None
@@ -93,7 +96,7 @@ def main():
             seconds["braid", "prefill" if row["test"].startswith("pp") else "decode"].append(row["seconds"])
 
     result = {"torch": torch.__version__, "threads": args.threads, "load_before": load, "model": args.model,
-              "weights": args.quant or "bf16", "correlation": correlation, "tests": {}}
+              "weights": args.quant or "bf16", "peer_weights": args.peer_dtype, "correlation": correlation, "tests": {}}
     for test, name, count in (("prefill", f"pp{args.prompt}", args.prompt), ("decode", f"tg{args.gen}", args.gen)):
         rates = {side: count / statistics.median(seconds[side, test]) for side in ("transformers", "braid")
                  if seconds[side, test]}
@@ -103,7 +106,7 @@ def main():
     if args.json:
         print(json.dumps(result))
         return
-    print(f"{args.model}, {args.threads} threads, torch {torch.__version__}; medians of {args.rounds} alternating rounds")
+    print(f"{args.model}, {args.threads} threads, torch {torch.__version__} in {args.peer_dtype}; medians of {args.rounds} alternating rounds")
     for name, r in result["tests"].items():
         line = ", ".join(f"{side} {rate:.1f} tokens/s" for side, rate in r["tokens_per_second"].items())
         print(f"  {name:8} {line}" + (f": {r['ratio']:.1f} x" if "ratio" in r else ""))
