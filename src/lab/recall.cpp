@@ -7,6 +7,9 @@
 namespace braid {
 namespace {
 
+constexpr const char *kPairs64 = "64 pairs", *kPairs128 = "128 pairs",
+                     *kAnswerAlone = "64 pairs, no scratchpad";
+
 void usual(TrainOptions& o, Effort e, int64_t quick, int64_t usual, int64_t paper) {
   o.steps = at<int64_t>(e, quick, usual, paper), o.warmup = o.steps / 10;
   o.eval_every = o.steps / 20, o.eval_size = at<int64_t>(e, 512, 1024, 4096);
@@ -115,22 +118,49 @@ std::vector<Expectation> state_recall_expected(Effort e) {
           {.row = "DeltaNet alone", .column = column, .at_most = 60}};
 }
 
+// Begins with 10 bits and 4 pairs. The delta rule has 16 numbers of memory in a layer: enough for a parity,
+// not for a table. With 4 heads of 4 x 4 it alone is right in 80 % of 64 pairs.
 std::vector<Trial> pcr(Effort e) {
   const std::string delta_rule =
-      R"({"type":"deltanet","heads":4,"head_dim":8,"value_dim":32,"conv":4,"feature":"identity",)"
+      R"({"type":"deltanet","heads":2,"head_dim":4,"value_dim":2,"conv":0,"feature":"identity",)"
       R"("value_feature":"identity","negative_eigenvalues":true})";
+  struct Column {
+    std::string name;
+    int address_bits;
+    bool scratchpad;
+  };
+  std::vector<Column> columns{{kPairs64, 6, true}};
+  if (e != Effort::kQuick) columns.insert(columns.end(), {{kPairs128, 7, true}, {kAnswerAlone, 6, false}});
   std::vector<Trial> out;
-  for (const bool scratchpad : {true, false})
-    for (const Kind& kind : three_kinds(delta_rule, 32)) {
+  for (const Column& c : columns)
+    for (const Kind& kind : three_kinds(delta_rule, 81)) {
       TrainOptions o = of_kind(kind);
       o.task = "pcr";
-      o.task_set = {fmt::format("scratchpad={}", scratchpad ? "true" : "false"), "train_max=40"};
+      o.task_set = {fmt::format("address_bits={}", c.address_bits),
+                    fmt::format("test_pairs={}", 1 << c.address_bits),
+                    fmt::format("scratchpad={}", c.scratchpad ? "true" : "false"),
+                    "compact=true",
+                    "train_max=10",
+                    "train_pairs=4",
+                    "test_max=100"};
+      o.grow_at = 0.97;
       o.batch = 128;
-      usual(o, e, 1000, 4000, 50000);
-      o.stop_at = 0.995;
-      add_trials(out, kind.row, scratchpad ? "scratchpad supervised" : "answer alone", o, {2e-3},
-                 e == Effort::kQuick ? 1 : 3);
+      usual(o, e, 600, 1000, 50000);
+      o.warmup = 100, o.stop_at = 0.995;
+      add_trials(out, kind.row, c.name, o, {2e-3}, e == Effort::kQuick ? 1 : 3);
     }
+  return out;
+}
+
+// Who finds both values but not the parity, or the parity but no value, is right in half.
+std::vector<Expectation> pcr_expected(Effort e) {
+  std::vector<Expectation> out;
+  for (const char* column : {kPairs64, kPairs128}) {
+    if (e == Effort::kQuick && column == kPairs128) continue;
+    out.push_back({.row = "hybrid", .column = column, .at_least = 95});
+    out.push_back({.row = "attention alone", .column = column, .at_most = 60});
+    out.push_back({.row = "DeltaNet alone", .column = column, .at_most = 60});
+  }
   return out;
 }
 
@@ -166,9 +196,11 @@ std::span<const Experiment> recall_experiments() {
        .title = "Parity-conditioned retrieval, learned",
        .paper = "Shorter scratchpads for Qwen-style hybrids",
        .shows = "The parity of n bits decides which of two addresses is looked up in a table. The parity "
-                "needs a state, the table needs recall.",
+                "needs a state, the table needs recall. All models have the same number of parameters; the "
+                "delta rule's memory is too small for the table.",
        .measure = {Measure::Kind::kShare, "sequences", "answer right, and the scratchpad before it, %"},
        .trials = pcr,
+       .expected = pcr_expected,
        .length_metric = "sequences, "}};
   return all;
 }
