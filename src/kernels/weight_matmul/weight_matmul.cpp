@@ -463,7 +463,7 @@ void many_rounded(const WeightTask& t) {
                     s.rounded + r * kDepth);
       BlocksArgs args{.x = s.rounded,
                       .x_stride = kDepth,
-                      .x_scales = t.rounded.scales + (row * all_blocks) + first,
+                      .x_scales = t.rounded.scales + row * all_blocks + first,
                       .x_scales_stride = all_blocks,
                       .pairs = s.pairs + j * kHalf,
                       .scales = s.scales + j * kBlocks,
@@ -538,7 +538,8 @@ Form form_of(const WeightProduct& p) {
   return has_scales(p.w.format) ? Form::kRounded : is_few(p) ? Form::kPacked : Form::kPlain;
 }
 bool same_form(const WeightProduct& a, const WeightProduct& b) {
-  return a.x.data == b.x.data && a.x.rows == b.x.rows && form_of(a) == form_of(b);
+  return a.x.data == b.x.data && a.x.rows == b.x.rows && a.x.cols == b.x.cols && a.x.stride == b.x.stride &&
+         form_of(a) == form_of(b);
 }
 size_t form_size(const WeightProduct& p) {  // floats
   const size_t rows = p.x.rows, cols = p.x.cols;
@@ -546,8 +547,12 @@ size_t form_size(const WeightProduct& p) {  // floats
          : form_of(p) == Form::kPacked ? rows * padded(cols)
                                        : rows * cols / 2 + rows * cols / kWeightBlock;
 }
-Rounded rounded_at(const WeightProduct& p, float* scratch) {
-  return {reinterpret_cast<int16_t*>(scratch), scratch + p.x.rows * p.x.cols / 2};
+// Row `row` of rounded X: all numbers come first, then all scales.
+int16_t* rounded_numbers(const WeightProduct& p, float* formed, size_t row) {
+  return reinterpret_cast<int16_t*>(formed) + row * p.x.cols;
+}
+float* rounded_scales(const WeightProduct& p, float* formed, size_t row) {
+  return formed + p.x.rows * p.x.cols / 2 + row * p.x.cols / kWeightBlock;
 }
 
 // Runs task number `t` of a part whose rows are columns `first` ... of Y.
@@ -566,10 +571,8 @@ void run_task(const WeightMatmulFns& f, const WeightProduct& p, const StoredRows
                   .x = p.x.row_range(begin, end),
                   .packed = formed,
                   .rounded = {}};
-  if (form_of(p) == Form::kRounded) {
-    const Rounded all = rounded_at(p, formed);
-    task.rounded = {all.numbers + begin * p.w.cols, all.scales + begin * p.w.cols / kWeightBlock};
-  }
+  if (form_of(p) == Form::kRounded)
+    task.rounded = {rounded_numbers(p, formed, begin), rounded_scales(p, formed, begin)};
   (is_few(p) ? f.few : f.many)(task);
 }
 
@@ -612,16 +615,11 @@ void weight_matmul(std::span<const WeightProduct> products, Into into, std::span
     if (form_of(p) == Form::kPacked)
       for (size_t r = 0; r < p.x.rows; r += kTogether)
         f.pack(p.x.row_range(r, std::min(p.x.rows, r + kTogether)), place + r * padded(p.x.cols));
-    if (form_of(p) == Form::kRounded) {
-      const auto row = [&](size_t r) {
-        const size_t blocks = p.x.cols / kWeightBlock;
-        f.round16({p.x.row(r), p.x.cols}, reinterpret_cast<int16_t*>(place) + r * p.x.cols,
-                  place + p.x.rows * p.x.cols / 2 + r * blocks);
-      };
+    if (form_of(p) == Form::kRounded)
       par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
-        for (size_t r = begin; r < end; ++r) row(r);
+        for (size_t r = begin; r < end; ++r)
+          f.round16({p.x.row(r), p.x.cols}, rounded_numbers(p, place, r), rounded_scales(p, place, r));
       });
-    }
     place += form_size(p);
   }
   take_turns(total, 1, par, [&](size_t t, size_t) {

@@ -9,8 +9,8 @@
 //
 // With f32 and bf16 all is f32. With q8 and q4 X is rounded to 16 bits in blocks of the same size, whose
 // largest number becomes 32767; the sum over a block is then exact in integers, the sum over blocks f32. What
-// X loses, at most 2^-16 of a block's largest number, is a thousandth of what W lost, and integers are twice
-// as fast: two products of 16 bits take the place of one of 32.
+// X loses, at most 2^-16 of a block's largest number, is 1/256 of what W lost in q8 and 1/4096 in q4, and
+// two integer products of 16 bits take the place of one of 32.
 //
 // With few rows of X (decoding) W is read once, at the speed of memory, and a number of Y is summed in the
 // same order however many rows there are: sequences that are decoded together get what each would get alone.
