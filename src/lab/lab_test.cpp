@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "io/file.h"
@@ -127,6 +128,23 @@ TEST(Experiments, EveryTrialIsValid) {
       if (e.figures) std::ranges::for_each(e.figures(), exists);
     }
   }
+}
+
+// What these pages say of their models.
+TEST(Experiments, HybridsHaveAsManyParametersAsThePureKinds) {
+  for (const char* name : {"state-recall", "pcr-learn"})
+    for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
+      std::map<std::string, std::vector<double>> counts;  // by column
+      for (const Trial& t : find_experiment(name)->trials(effort)) {
+        const Result<std::unique_ptr<Source>> source = make_source(t.options);
+        ASSERT_TRUE(source) << source.error().what;
+        const Result<ModelConfig> config = make_config(t.options, **source);
+        ASSERT_TRUE(config) << config.error().what;
+        counts[t.column].push_back(static_cast<double>(Model::create(*config)->params().block_size()));
+      }
+      for (const auto& [column, n] : counts)
+        EXPECT_LT(std::ranges::max(n), 1.01 * std::ranges::min(n)) << name << ", " << column;
+    }
 }
 
 std::vector<Trial> two_trials(Effort) {
