@@ -51,7 +51,7 @@ def main():
     p.add_argument("--gen", type=int, default=16)
     p.add_argument("--peer-dtype", choices=["bfloat16", "float32"], default="bfloat16",
                    help="the peer's weights; without bf16 arithmetic in the processor float32 is its faster side")
-    p.add_argument("--quant", choices=["q8", "q4"], help="Braid's weights; the peer stays at bf16")
+    p.add_argument("--quant", choices=["q8", "q4"], help="Braid's weights; the peer has none of these")
     args = p.parse_args()
     common.positive(p, args, "threads", "rounds", "prompt", "gen")
     torch, load = common.start(args)

@@ -105,6 +105,8 @@ size_t resident() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+using Parts = std::vector<std::pair<double, std::string>>;  // seconds and op
+
 struct Bench {
   const InferBench& o;
   Model& model;
@@ -161,13 +163,13 @@ struct Bench {
   }
 
   // One more pass with a clock at each op: their seconds, the longest first, and what is left.
-  std::vector<std::pair<double, std::string>> parts(const std::function<void(Profile*)>& pass) const {
+  Parts parts(const std::function<void(Profile*)>& pass) const {
     if (!o.parts) return {};
     Profile profile;
     const double start = seconds_now();
     pass(&profile);
     double left = seconds_now() - start;
-    std::vector<std::pair<double, std::string>> out;
+    Parts out;
     for (const auto& [op, e] : profile.ops) out.emplace_back(e.forward, op), left -= e.forward;
     out.emplace_back(left, "other");
     std::sort(out.rbegin(), out.rend());
@@ -175,11 +177,10 @@ struct Bench {
   }
 
   void print(const std::string& test, double tokens, const Timing& t, double bytes, double products,
-             const std::vector<std::pair<double, std::string>>& parts, size_t state_bytes,
-             size_t resident_bytes) const {
+             const Parts& where, size_t state_bytes, size_t resident_bytes) const {
     const double rate = tokens / t.seconds;
     double all = 0;
-    for (const auto& [seconds, op] : parts) all += seconds;
+    for (const auto& [seconds, op] : where) all += seconds;
     if (json) {
       Json j{{"model", o.model},
              {"weights", format},
@@ -197,7 +198,7 @@ struct Bench {
       if (bytes > 0)
         j["gbytes_per_s"] = bytes / t.seconds * 1e-9, j["share_of_bandwidth"] = bytes / t.seconds / read;
       if (products > 0) j["products_alone_seconds"] = products, j["share_of_products"] = products / t.seconds;
-      for (const auto& [seconds, op] : parts)
+      for (const auto& [seconds, op] : where)
         j["parts"][op] = {{"seconds", seconds}, {"share", seconds / all}};
       return print_json(j);
     }
@@ -206,7 +207,7 @@ struct Bench {
                bytes > 0 ? fmt::format("{:.1f}", bytes / t.seconds * 1e-9) : "",
                bytes > 0 ? fmt::format("{:.0f} %", 100 * bytes / t.seconds / read) : "",
                products > 0 ? fmt::format("{:.0f} %", 100 * products / t.seconds) : "");
-    for (const auto& [seconds, op] : parts) fmt::print("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
+    for (const auto& [seconds, op] : where) fmt::print("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
   }
 
   void prefill(size_t length, size_t depth) {
