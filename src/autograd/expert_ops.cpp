@@ -25,68 +25,87 @@ Routing route(Exec& e, Var logits, size_t k) {
 
 Var routed_experts(Exec& e, Var x, const Routing& routing, std::span<const ExpertWeights> experts) {
   check(!e.recording() && !e.exact(), "routed_experts is for inference");
-  constexpr size_t kRowBlock = 8;
+  constexpr size_t kRowBlock = 8, kMostRows = 1024;
   const size_t n = x.v.rows, k = routing.weights.v.cols, all = n * k, width = x.v.cols,
                inner = e.param(experts[0].gate).rows();
   const Var y = e.result(n, width);
   const Arena::Mark mark = e.arena().mark();
-  // Row p of what follows belongs to choice order[p]; place[j] is where choice j went.
+  // Choices by expert: order[p] is the choice in place p. Those of a row, by expert: sorted[r k], ...
   const std::span<uint32_t> starts = e.arena().take<uint32_t>(experts.size() + 1),
+                            next = e.arena().take<uint32_t>(experts.size()),
                             order = e.arena().take<uint32_t>(all), place = e.arena().take<uint32_t>(all),
-                            next = e.arena().take<uint32_t>(experts.size());
+                            sorted = e.arena().take<uint32_t>(all);
   std::fill(starts.begin(), starts.end(), 0u);
   for (const int32_t c : routing.chosen) ++starts[static_cast<size_t>(c) + 1];
   for (size_t i = 0; i < experts.size(); ++i) starts[i + 1] += starts[i], next[i] = starts[i];
   for (size_t j = 0; j < all; ++j) {
+    sorted[j] = static_cast<uint32_t>(j);
     place[j] = next[static_cast<size_t>(routing.chosen[j])]++;
     order[place[j]] = static_cast<uint32_t>(j);
   }
-  const Mat<float> gathered = e.arena().mat(all, width), gu = e.arena().mat(all, 2 * inner),
-                   h = e.arena().mat(all, inner), out = e.arena().mat(all, width);
+  for (size_t r = 0; r < n; ++r)
+    std::sort(sorted.begin() + static_cast<ptrdiff_t>(r * k),
+              sorted.begin() + static_cast<ptrdiff_t>((r + 1) * k),
+              [&](uint32_t a, uint32_t b) { return place[a] < place[b]; });
+  std::fill_n(y.v.data, y.v.count(), 0.0f);
+
   const std::span<WeightProduct> products = e.arena().take<WeightProduct>(2 * experts.size());
   const auto run = [&](size_t count) {
     const OpTimer timer(e.profile(), "linear", false);
+    const Arena::Mark before = e.arena().mark();
     const std::span<const WeightProduct> list(products.data(), count);
     weight_matmul(list, Into::kOverwrite, e.arena().take<float>(weight_matmul_scratch(list)), e.par());
+    e.arena().release(before);
   };
-  size_t count = 0;
-  {
-    const OpTimer timer(e.profile(), "experts", false);
-    e.par().blocks(all, kRowBlock, [&](size_t begin, size_t end) {
-      for (size_t p = begin; p < end; ++p) std::copy_n(x.v.row(order[p] / k), width, gathered.row(p));
-    });
-  }
-  for (size_t i = 0; i < experts.size(); ++i) {
-    if (starts[i] == starts[i + 1]) continue;
-    const Mat<float> to = gu.row_range(starts[i], starts[i + 1]);
-    const Mat<const float> from = gathered.row_range(starts[i], starts[i + 1]);
-    products[count++] = {from, *e.stored(experts[i].gate), to.col_range(0, inner)};
-    products[count++] = {from, *e.stored(experts[i].up), to.col_range(inner, 2 * inner)};
-  }
-  run(count);
-  {
-    const OpTimer timer(e.profile(), "swiglu", false);
-    swiglu_fwd({gu.col_range(0, inner), gu.col_range(inner, 2 * inner)}, h, e.par());
-  }
-  count = 0;
-  for (size_t i = 0; i < experts.size(); ++i)
-    if (starts[i] < starts[i + 1])
-      products[count++] = {h.row_range(starts[i], starts[i + 1]), *e.stored(experts[i].down),
-                           out.row_range(starts[i], starts[i + 1])};
-  run(count);
-  {
-    const OpTimer timer(e.profile(), "experts", false);
-    e.par().blocks(n, kRowBlock, [&](size_t begin, size_t end) {
-      for (size_t r = begin; r < end; ++r) {
-        float* to = y.v.row(r);
-        std::fill_n(to, width, 0.0f);
-        for (size_t j = r * k; j < (r + 1) * k; ++j) {
-          const float w = routing.weights.v.row(r)[j - r * k];
-          const float* from = out.row(place[j]);
-          for (size_t c = 0; c < width; ++c) to[c] += w * from[c];
-        }
-      }
-    });
+  // Experts in groups, so that a prompt does not need room for all of its choices. A row adds up its experts
+  // in their order, whatever the groups are.
+  for (size_t first = 0, last; first < experts.size(); first = last) {
+    for (last = first + 1; last < experts.size() && starts[last + 1] - starts[first] <= kMostRows;) ++last;
+    const size_t begin = starts[first], rows = starts[last] - begin;
+    if (rows == 0) continue;
+    const Arena::Mark before = e.arena().mark();
+    const Mat<float> in = e.arena().mat(rows, width), gu = e.arena().mat(rows, 2 * inner);
+    const Mat<float> gate = gu.col_range(0, inner), up = gu.col_range(inner, 2 * inner), out = in;
+    const auto of = [&](const Mat<float>& m, size_t i) {
+      return m.row_range(starts[i] - begin, starts[i + 1] - begin);
+    };
+    {
+      const OpTimer timer(e.profile(), "experts", false);
+      e.par().blocks(rows, kRowBlock, [&](size_t from, size_t to) {
+        for (size_t p = from; p < to; ++p) std::copy_n(x.v.row(order[begin + p] / k), width, in.row(p));
+      });
+    }
+    size_t count = 0;
+    for (size_t i = first; i < last; ++i) {
+      if (starts[i] == starts[i + 1]) continue;
+      products[count++] = {of(in, i), *e.stored(experts[i].gate), of(gate, i)};
+      products[count++] = {of(in, i), *e.stored(experts[i].up), of(up, i)};
+    }
+    run(count);
+    {
+      const OpTimer timer(e.profile(), "swiglu", false);
+      swiglu_fwd({gate, up}, gate, e.par());
+    }
+    count = 0;
+    for (size_t i = first; i < last; ++i)
+      if (starts[i] < starts[i + 1])
+        products[count++] = {of(gate, i), *e.stored(experts[i].down), of(out, i)};
+    run(count);
+    {
+      const OpTimer timer(e.profile(), "experts", false);
+      e.par().blocks(n, kRowBlock, [&](size_t from_row, size_t to_row) {
+        for (size_t r = from_row; r < to_row; ++r)
+          for (size_t s = r * k; s < (r + 1) * k; ++s) {
+            const size_t j = sorted[s], p = place[j] - begin;
+            if (place[j] < begin || p >= rows) continue;
+            const float w = routing.weights.v.row(r)[j - r * k];
+            const float* from = out.row(p);
+            float* to = y.v.row(r);
+            for (size_t c = 0; c < width; ++c) to[c] += w * from[c];
+          }
+      });
+    }
+    e.arena().release(before);
   }
   e.arena().release(mark);
   return y;

@@ -9,7 +9,7 @@ struct ExpertWeights {
   size_t gate, up, down;
 };
 // The chosen experts' SwiGLUs of each row, weighted and added up. Rows lie together by expert, nothing is
-// padded, and all experts run in one parallel region.
+// padded, and experts run together, as many as fit into a bounded working memory.
 Var routed_experts(Exec& e, Var x, const Routing& routing, std::span<const ExpertWeights> experts);
 
 }  // namespace braid

@@ -93,7 +93,7 @@ CheckRow check_model(Model& model, ThreadPool& pool) {
   // Rounding to 16 bits makes a difference in the last bit of f32 one of 2^-16, in every layer anew.
   bool rounded = false;
   for (size_t i = 0; i < model.params().all().size(); ++i)
-    if (const StoredMatrix* m = model.params().stored(i)) rounded |= has_scales(m->format);
+    if (const StoredMatrix* m = model.params().stored(i)) rounded |= weight_matmul_rounds(m->format);
   return {"logits = references", compare<float, float>(got, want), rounded ? kTol16 : kTolF32Grad};
 }
 

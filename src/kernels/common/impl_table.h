@@ -26,7 +26,9 @@ class ImplTable {
     const void* fns;
   };
 
-  ImplTable(std::string_view op, std::initializer_list<Row> rows) : op_(op), rows_(rows) {}
+  ImplTable(std::string_view op, std::initializer_list<Row> rows) : op_(op), rows_(rows) {
+    std::erase_if(rows_, [](const Row& r) { return r.name.empty(); });
+  }
 
   std::string_view op() const { return op_; }
   const std::vector<Row>& rows() const { return rows_; }
@@ -47,17 +49,13 @@ template <class Fns>
 class Impls : public ImplTable {
  public:
   struct Row {
-    std::string_view name;
-    Isa needs;
-    const Fns* fns;
+    std::string_view name = {};
+    Isa needs = Isa::kBase;
+    const Fns* fns = nullptr;
   };
-  Impls(std::string_view op, const Row& a, const Row& b) : ImplTable(op, {erase(a), erase(b)}) {}
-  Impls(std::string_view op, const Row& a, const Row& b, const Row& c)
-      : ImplTable(op, {erase(a), erase(b), erase(c)}) {}
-  Impls(std::string_view op, const Row& a, const Row& b, const Row& c, const Row& d)
-      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d)}) {}
-  Impls(std::string_view op, const Row& a, const Row& b, const Row& c, const Row& d, const Row& e)
-      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e)}) {}
+  Impls(std::string_view op, const Row& a, const Row& b, const Row& c = {}, const Row& d = {},
+        const Row& e = {}, const Row& f = {})
+      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e), erase(f)}) {}
 
   const Fns& use() const { return *static_cast<const Fns*>(rows()[chosen()].fns); }
 

@@ -164,10 +164,11 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V one_plus_exp_neg(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V c = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -86.0f), hn::Neg(x)));
-  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504088896341f)));
+  // Rounds as exp_weight does, and leaves n - 1 in the low bits: so n = 128 still is a number.
+  const V magic = hn::Set(d, 12582912.0f + 126.0f);
+  const V shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
   const V p = exp_remainder(d, c, n);
-  // 2^(n - 1), so that n = 128 still is a number.
-  const V half = pow2<D, V>(d, hn::Sub(hn::ConvertTo(di, n), hn::Set(di, 1)));
+  const V half = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
   return hn::MulAdd(hn::Add(p, p), half, hn::Set(d, 1.0f));
 }
 

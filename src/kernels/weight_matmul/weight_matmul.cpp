@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "kernels/common/ragged.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/weight_matmul/weight_matmul_ref.h"
 
 #ifndef BRAID_WEIGHT_MATMUL_ONCE
@@ -314,14 +316,16 @@ HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
     }
 }
 
-// Sixteen registers hold the sums of one row of X with four rows of W, or of four with three.
+// Sixteen registers hold the sums of one row of X with four rows of W, or of four with three, or with two
+// where blocks are scaled one by one.
 template <class Format>
 void few_of(const WeightTask& t) {
+  constexpr size_t kW = Format::kScaled ? 2 : 3;
   size_t row = 0;
   if (t.y.rows == 1)
     for (; row + 4 <= t.rows; row += 4) dots<Format, 1, 4>(t, 0, row);
   else
-    for (; row + 3 <= t.rows; row += 3) few_groups<Format, 3>(t, row);
+    for (; row + kW <= t.rows; row += kW) few_groups<Format, kW>(t, row);
   for (; row < t.rows; ++row) few_groups<Format, 1>(t, row);
 }
 
@@ -523,6 +527,81 @@ constexpr WeightMatmulFns kRefFns{
       for (size_t i = 0; i < count; ++i) to[i] = ref::stored_number<float>(f, row, scales, begin + i);
     }};
 
+constexpr WeightMatmulFns with_split(WeightMatmulFns f) {
+  f.splits = true;
+  return f;
+}
+
+// Whole rows of bf16 as they are, others in pieces that stay in L2.
+constexpr size_t kSplitDepth = 512;
+struct SplitScratch {
+  alignas(64) bf16 high[kManyCols * kSplitDepth], low[kManyCols * kSplitDepth];
+  alignas(64) float x[kSplitDepth], rest[kSplitDepth];
+  alignas(64) int16_t rounded[kSplitDepth];
+  float scales[kSplitDepth / kWeightBlock];
+};
+SplitScratch& split_scratch_of_thread() {
+  static thread_local SplitScratch s;
+  return s;
+}
+
+// x = high + low, but for what two roundings to bf16 lose: 2^-17 of x.
+void split_numbers(const float* x, size_t n, float* rest, bf16* high, bf16* low) {
+  convert(Mat<const float>(x, 1, n), Mat<bf16>(high, 1, n));
+  convert(Mat<const bf16>(high, 1, n), Mat<float>(rest, 1, n));
+  for (size_t i = 0; i < n; ++i) rest[i] = x[i] - rest[i];
+  convert(Mat<const float>(rest, 1, n), Mat<bf16>(low, 1, n));
+}
+
+// A row of X; for W with scales after it was rounded to 16 bits, as the definition has it.
+void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const float> row, bf16* high,
+             bf16* low) {
+  SplitScratch& s = split_scratch_of_thread();
+  for (size_t k = 0; k < row.size(); k += kSplitDepth) {
+    const size_t n = std::min(kSplitDepth, row.size() - k);
+    const float* x = row.data() + k;
+    if (has_scales(format)) {
+      f.round16({x, n}, s.rounded, s.scales);
+      for (size_t i = 0; i < n; ++i) s.x[i] = s.scales[i / kWeightBlock] * static_cast<float>(s.rounded[i]);
+      x = s.x;
+    }
+    split_numbers(x, n, s.rest, high + k, low + k);
+  }
+}
+
+// Numbers with scales have 15 bits: they are high + low exactly, and low times low is all that is left out.
+void many_split(const WeightMatmulFns& f, const WeightTask& t) {
+  SplitScratch& s = split_scratch_of_thread();
+  const MatmulBf16Fns& products = matmul_bf16_impls().use();
+  const bool whole = t.format == WeightFormat::kBf16;
+  const size_t row_bytes = weight_row_bytes(t.format, t.cols),
+               row_scales = weight_row_scales(t.format, t.cols), piece = whole ? t.cols : kSplitDepth;
+  for (size_t k = 0; k < t.cols; k += piece) {
+    const size_t depth = std::min(piece, t.cols - k);
+    for (size_t j = 0; j < t.rows && !whole; ++j) {
+      f.widen(t.format, t.w + j * row_bytes, t.scales + j * row_scales, k, depth, s.x);
+      split_numbers(s.x, depth, s.rest, s.high + j * kSplitDepth, s.low + j * kSplitDepth);
+    }
+    const auto add = [&](const bf16* x, const bf16* w, Into into) {
+      products.panel({.form = MatmulForm::kNT,
+                      .m = t.y.rows,
+                      .n = t.rows,
+                      .k = depth,
+                      .a = x + k,
+                      .b = w,
+                      .a_stride = t.cols,
+                      .b_stride = whole ? t.cols : kSplitDepth,
+                      .c = t.y.data,
+                      .c_stride = t.y.stride,
+                      .into = into});
+    };
+    const bf16* high = whole ? reinterpret_cast<const bf16*>(t.w) : s.high;
+    add(t.split.high, high, k == 0 ? t.into : Into::kAdd);
+    add(t.split.low, high, Into::kAdd);
+    if (!whole) add(t.split.high, s.low, Into::kAdd);
+  }
+}
+
 bool is_few(const WeightProduct& p) { return p.x.rows <= kFewRows; }
 
 size_t groups(size_t n, size_t of) { return (n + of - 1) / of; }
@@ -531,21 +610,34 @@ size_t tasks_of(const WeightProduct& p, size_t rows) {
   return is_few(p) ? groups(rows, kFewCols) : groups(rows, kManyCols) * groups(p.x.rows, kManyRows);
 }
 
-// X in the form that the tasks of a product read, in the scratch space: as it is, packed, or rounded.
-// Products that follow each other with the same X and form share it.
-enum class Form { kPlain, kPacked, kRounded };
+// X in the form that the tasks of a product read, in the scratch space: as it is, packed, rounded, or split
+// with or without rounding. Products that follow each other with the same X and form share it.
+enum class Form { kPlain, kPacked, kRounded, kSplit, kRoundedSplit };
 Form form_of(const WeightProduct& p) {
-  return has_scales(p.w.format) ? Form::kRounded : is_few(p) ? Form::kPacked : Form::kPlain;
+  const bool scaled = has_scales(p.w.format);
+  if (!is_few(p) && p.w.format != WeightFormat::kF32 && weight_matmul_impls().use().splits)
+    return scaled ? Form::kRoundedSplit : Form::kSplit;
+  return scaled ? Form::kRounded : is_few(p) ? Form::kPacked : Form::kPlain;
 }
+bool is_split(Form f) { return f == Form::kSplit || f == Form::kRoundedSplit; }
 bool same_form(const WeightProduct& a, const WeightProduct& b) {
   return a.x.data == b.x.data && a.x.rows == b.x.rows && a.x.cols == b.x.cols && a.x.stride == b.x.stride &&
          form_of(a) == form_of(b);
 }
 size_t form_size(const WeightProduct& p) {  // floats
   const size_t rows = p.x.rows, cols = p.x.cols;
-  return form_of(p) == Form::kPlain    ? 0
-         : form_of(p) == Form::kPacked ? rows * padded(cols)
-                                       : rows * cols / 2 + rows * cols / kWeightBlock;
+  switch (form_of(p)) {
+    case Form::kPlain:
+      return 0;
+    case Form::kPacked:
+      return rows * padded(cols);
+    case Form::kRounded:
+      return rows * cols / 2 + rows * cols / kWeightBlock;
+    case Form::kSplit:
+    case Form::kRoundedSplit:
+      return rows * cols;
+  }
+  return 0;
 }
 // Row `row` of rounded X: all numbers come first, then all scales.
 int16_t* rounded_numbers(const WeightProduct& p, float* formed, size_t row) {
@@ -553,6 +645,14 @@ int16_t* rounded_numbers(const WeightProduct& p, float* formed, size_t row) {
 }
 float* rounded_scales(const WeightProduct& p, float* formed, size_t row) {
   return formed + p.x.rows * p.x.cols / 2 + row * p.x.cols / kWeightBlock;
+}
+
+// Row `row` of split X: all high parts come first, then all low ones.
+bf16* split_high(const WeightProduct& p, float* formed, size_t row) {
+  return reinterpret_cast<bf16*>(formed) + row * p.x.cols;
+}
+bf16* split_low(const WeightProduct& p, float* formed, size_t row) {
+  return split_high(p, formed, p.x.rows + row);
 }
 
 // Runs task number `t` of a part whose rows are columns `first` ... of Y.
@@ -570,9 +670,15 @@ void run_task(const WeightMatmulFns& f, const WeightProduct& p, const StoredRows
                   .y = p.y.row_range(begin, end).col_range(first + j, first + j + count),
                   .x = p.x.row_range(begin, end),
                   .packed = formed,
-                  .rounded = {}};
-  if (form_of(p) == Form::kRounded)
+                  .rounded = {},
+                  .split = {}};
+  const Form form = form_of(p);
+  if (form == Form::kRounded)
     task.rounded = {rounded_numbers(p, formed, begin), rounded_scales(p, formed, begin)};
+  if (is_split(form)) {
+    task.split = {split_high(p, formed, begin), split_low(p, formed, begin)};
+    return many_split(f, task);
+  }
   (is_few(p) ? f.few : f.many)(task);
 }
 
@@ -587,10 +693,17 @@ std::optional<WeightFormat> weight_format_from_name(std::string_view name) {
 }
 
 Impls<WeightMatmulFns>& weight_matmul_impls() {
-  static Impls<WeightMatmulFns> table("weight_matmul", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                      {"avx2", Isa::kAvx2, &N_AVX2::kFns},
-                                      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
+  // "split" is "amx" with whatever products of bf16 the machine has.
+  static constexpr WeightMatmulFns kAmx = with_split(N_AVX3::kFns), kSplit = with_split(N_SSSE3::kFns);
+  static Impls<WeightMatmulFns> table(
+      "weight_matmul", {"amx", Isa::kAmx, &kAmx}, {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+      {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
+      {"split", Isa::kBase, &kSplit}, {"ref", Isa::kBase, &kRefFns});
   return table;
+}
+
+bool weight_matmul_rounds(WeightFormat f) {
+  return has_scales(f) || (f == WeightFormat::kBf16 && weight_matmul_impls().use().splits);
 }
 
 size_t weight_matmul_scratch(std::span<const WeightProduct> products) {
@@ -619,6 +732,11 @@ void weight_matmul(std::span<const WeightProduct> products, Into into, std::span
       par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
         for (size_t r = begin; r < end; ++r)
           f.round16({p.x.row(r), p.x.cols}, rounded_numbers(p, place, r), rounded_scales(p, place, r));
+      });
+    if (is_split(form_of(p)))
+      par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
+        for (size_t r = begin; r < end; ++r)
+          split_x(f, p.w.format, {p.x.row(r), p.x.cols}, split_high(p, place, r), split_low(p, place, r));
       });
     place += form_size(p);
   }

@@ -15,7 +15,9 @@
 // With few rows of X (decoding) W is read once, at the speed of memory, and a number of Y is summed in the
 // same order however many rows there are: sequences that are decoded together get what each would get alone.
 // With many rows (prefill) panels of W are widened to f32 or to 16 bits for a product blocked for the caches.
-// No sum depends on threads. There is no backward: training has its weights in f32.
+// On AMX numbers that are not bf16 are split into the sum of two that are, x = high + low but for 2^-17 of x,
+// and Y is the sum of two or three products of bf16. No sum depends on threads. There is no backward:
+// training has its weights in f32.
 #pragma once
 
 #include <cstddef>
@@ -91,6 +93,11 @@ struct Rounded {
   const float* scales = nullptr;
 };
 
+// X for products of bf16: [M, K] twice.
+struct HighLow {
+  const bf16 *high = nullptr, *low = nullptr;
+};
+
 // What one thread does.
 struct WeightTask {
   WeightFormat format;
@@ -102,6 +109,7 @@ struct WeightTask {
   Mat<const float> x;
   const float* packed;  // x, for few rows of it and numbers without scales
   Rounded rounded;      // x, for numbers with scales
+  HighLow split;        // x, for products of bf16
 };
 inline constexpr size_t kFewRows = 32;  // up to here W's rows are read row by row
 
@@ -113,8 +121,11 @@ struct WeightMatmulFns {
   void (*many)(const WeightTask& t);
   void (*widen)(WeightFormat f, const std::byte* row, const bf16* scales, size_t begin, size_t count,
                 float* to);
+  bool splits = false;  // many rows: products of bf16, except with W in f32
 };
 Impls<WeightMatmulFns>& weight_matmul_impls();
+// Whether X is rounded to 16 bits, here and now: a whole model then agrees with its reference to kTol16.
+bool weight_matmul_rounds(WeightFormat f);
 std::vector<CheckRow> weight_matmul_check();
 std::vector<BenchCase> weight_matmul_bench();
 
