@@ -25,7 +25,7 @@ Routing route(Exec& e, Var logits, size_t k) {
 
 Var routed_experts(Exec& e, Var x, const Routing& routing, std::span<const ExpertWeights> experts) {
   check(!e.recording() && !e.exact(), "routed_experts is for inference");
-  constexpr size_t kRowBlock = 8, kMostRows = 1024;
+  constexpr size_t kRowBlock = 8, kRowsPerThread = 256;
   const size_t n = x.v.rows, k = routing.weights.v.cols, all = n * k, width = x.v.cols,
                inner = e.param(experts[0].gate).rows();
   const Var y = e.result(n, width);
@@ -59,8 +59,9 @@ Var routed_experts(Exec& e, Var x, const Routing& routing, std::span<const Exper
   };
   // Experts in groups, so that a prompt does not need room for all of its choices. A row adds up its experts
   // in their order, whatever the groups are.
+  const size_t most = kRowsPerThread * static_cast<size_t>(e.par().threads());
   for (size_t first = 0, last; first < experts.size(); first = last) {
-    for (last = first + 1; last < experts.size() && starts[last + 1] - starts[first] <= kMostRows;) ++last;
+    for (last = first + 1; last < experts.size() && starts[last + 1] - starts[first] <= most;) ++last;
     const size_t begin = starts[first], rows = starts[last] - begin;
     if (rows == 0) continue;
     const Arena::Mark before = e.arena().mark();
