@@ -499,6 +499,27 @@ TEST(Cli, EvalScoresATextAndComparesModels) {
   expect_error(run_braid({"eval", "--model", dir / "run1"}), 2, {"--text"});
 }
 
+TEST(Cli, EvalOnATaskGivesTheScoresOfTheRun) {
+  const TempDir dir;
+  const Finished f = run_braid({"train", "--task", "parity", "--steps", "3", "--batch", "4", "--eval-size",
+                                "64", "--seed", "5", "--quiet", "--run", dir / "run"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Finished e = run_braid(
+      {"eval", "--model", dir / "run", "--task", "parity", "--count", "64", "--seed", "5", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json then = Json::parse(slurp(dir / "run/result.json")), now = Json::parse(e.out);
+  EXPECT_EQ(now["metrics"], then["metrics"]);
+  const Finished one_length = run_braid({"eval", "--model", dir / "run", "--task", "parity", "--task-set",
+                                         "test_min=100", "--task-set", "test_max=100", "--count", "20"});
+  EXPECT_EQ(one_length.code, 0) << one_length.err;
+  EXPECT_NE(one_length.out.find("of 20"), std::string::npos) << one_length.out;
+  EXPECT_EQ(one_length.out.find("129-256"), std::string::npos) << one_length.out;
+  expect_error(run_braid({"eval", "--model", dir / "run", "--task", "mqar"}), 1, {"mqar", "tokens"});
+  expect_error(run_braid({"eval", "--model", dir / "run", "--task", "paritty"}), 2, {"parity"});
+  expect_error(run_braid({"eval", "--model", dir / "run", "--task", "parity", "--quant", "q8"}), 2,
+               {"--quant"});
+}
+
 // verify itself forces every implementation of every op; what is left is the choice a plain machine makes.
 TEST(Cli, VerifyPassesWithAndWithoutWideInstructions) {
   for (const RunOptions& options : {RunOptions{}, RunOptions{.env = {"BRAID_ISA=base"}}}) {

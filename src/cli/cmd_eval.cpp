@@ -1,4 +1,4 @@
-// How well a model predicts a text, and how near another one comes to it.
+// How well a model predicts a text, and how near another one comes to it; or how well it does a task.
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/cli.h"
@@ -6,19 +6,26 @@
 #include "infer/evaluate.h"
 #include "infer/text_model.h"
 #include "io/file.h"
+#include "train/setup.h"
 
 namespace braid {
 namespace {
 
 struct Options {
-  std::string model, compare, text;
-  int64_t context = 512, chunks = 0, threads = 0;
+  std::string model, compare, text, task;
+  std::vector<std::string> task_set;
+  int64_t context = 512, chunks = 0, count = 1024, seed = 0, threads = 0;
   bool json = false, llama = false, plain = false;
   WeightFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer (a run folder is one)");
     v("--text", text, "text file");
+    v("--task", task, "instead of a text: held-out samples of a task that `braid tasks` prints");
+    v("--task-set", task_set, "change one setting of the task, e.g. test_min=65; may be repeated");
+    v("--count", count, "samples of the task");
+    v("--seed", seed,
+      "of the task's samples; those of a run with the same seed are the ones it was tested on");
     v("--compare", compare,
       "another model folder with the same tokens: how far it is from the first; with --dtype or --quant the "
       "same model if it is left out");
@@ -78,9 +85,50 @@ void print(const char* way, const Comparison& c, const Options& o, const std::st
       way, c.kl, c.kl_error, c.kl_median, c.kl_99, c.kl_worst, 100 * c.same_top, 100 * c.rms_dp);
 }
 
+int run_task(const Options& o) {
+  if (!o.compare.empty() || !o.weights.dtype.empty() || !o.weights.quant.empty())
+    return wrong_use({"eval: --compare, --dtype and --quant are for texts", "leave them out with --task"});
+  TrainOptions t;
+  t.task = o.task, t.task_set = o.task_set, t.eval_size = o.count, t.seed = o.seed;
+  if (const Status s = validate(t); !s) return wrong_use(s.error());
+  const Result<std::unique_ptr<Source>> source = make_source(t);
+  if (!source) return wrong_use(source.error());
+  ThreadPool pool(resolve_threads(o.threads));
+  Result<std::unique_ptr<Model>> model = Model::load(o.model);
+  if (!model) return fail(model.error());
+  const ModelConfig& c = (*model)->config();
+  // Another number of tokens is another language.
+  if (c.vocab_size != static_cast<int64_t>((*source)->vocab_size()) ||
+      c.answers() != static_cast<int64_t>((*source)->answers()))
+    return fail(
+        {fmt::format("{}: has {} tokens and {} answers, but {} with these settings has {} and {}", o.model,
+                     c.vocab_size, c.answers(), o.task, (*source)->vocab_size(), (*source)->answers()),
+         "give the task that the model was trained on, with its --task-set"});
+  Gradient gradient(**model, pool, {});
+  const Evaluation e = evaluate(**source, gradient);
+  if (o.json) {
+    Json j{{"task", o.task}};
+    j.update(to_json(e));
+    print_json(j);
+    return kOk;
+  }
+  fmt::print("{}\n", (*source)->describe());
+  fmt::print("loss {:.4f} at {} supervised positions\n", e.outcome.loss, e.outcome.supervised);
+  for (const Metric& m : e.metrics)
+    if (m.total > 0)
+      fmt::print("{:<28} {:6.2f} %   chance {:.1f} %, of {}\n", m.name, 100 * m.value(), 100 * m.chance,
+                 m.total);
+  return kOk;
+}
+
 int run(const Options& o) {
   if (o.model.empty()) return wrong_use({"eval: --model is missing", "give a model folder"});
-  if (o.text.empty()) return wrong_use({"eval: --text is missing", "give a text file"});
+  if (o.text.empty() == o.task.empty())
+    return wrong_use({o.task.empty() ? "eval: --text and --task are missing"
+                                     : "eval: --text and --task exclude each other",
+                      "give a text file, or a task"});
+  if (!o.task.empty()) return run_task(o);
+  if (!o.task_set.empty()) return wrong_use({"eval: --task-set needs --task", "give the task's name"});
   if (o.llama && o.plain)
     return wrong_use({"eval: --llama and --plain exclude each other", "leave both out for both"});
   if (o.context < 4) return wrong_use({fmt::format("--context is {}", o.context), "give at least 4"});

@@ -28,7 +28,7 @@ std::span<const Verb> all_verbs() {
       Verb{"train", "train a model on a task or a text", define_train},
       Verb{"generate", "continue a prompt", define_generate},
       Verb{"chat", "talk with a model", define_chat},
-      Verb{"eval", "perplexity of a text, and how near another model comes", define_eval},
+      Verb{"eval", "perplexity of a text, and how near another model comes; or scores on a task", define_eval},
       Verb{"logits", "write every position's logits, for comparison with other engines", define_logits},
       Verb{"chat-template", "show the prompt that a model's chat template makes of a conversation",
            define_chat_template},

@@ -37,7 +37,7 @@ std::vector<Trial> table3(Effort e) {
       o.size = parity ? "d128-l2-h4-f512" : "d128-l3-h4-f512";
       o.task = parity ? "parity" : "mod-arith";
       // Parity up to 40 tokens is learned soon; to go on to 256 needs a margin that only many steps give.
-      o.batch = parity ? at<int64_t>(e, 32, 32, 1024) : at<int64_t>(e, 128, 256, 1024);
+      o.batch = parity ? at<int64_t>(e, 32, 32, 1024) : at<int64_t>(e, 128, 128, 1024);
       o.steps = parity ? at<int64_t>(e, 1500, 4000, 20000) : at<int64_t>(e, 1000, 4000, 20000);
       o.warmup = parity ? at<int64_t>(e, 100, 100, 2000) : o.steps / 10;
       // Without weight decay all learning ends when the logits of short sequences are so large that their

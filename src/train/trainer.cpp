@@ -127,7 +127,7 @@ Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
     }
   }
   bar.finish();
-  if (*stop != Stop::kInterrupted && evaluated != p_.step) last_ = evaluate();
+  if (*stop != Stop::kInterrupted && evaluated != p_.step) last_ = evaluate(source_, gradient_);
   if (on_disk && *stop != Stop::kInterrupted) {
     if (saved != p_.step)
       if (Status s = save(); !s) return s.error();
@@ -211,7 +211,7 @@ void Trainer::look_at_curriculum(const Outcome& o, Progress& bar) {
 }
 
 Status Trainer::evaluate_and_log(Progress& bar) {
-  last_ = evaluate();
+  last_ = evaluate(source_, gradient_);
   const Outcome& o = last_.outcome;
   if (p_.best_step == 0 || o.loss < p_.best_loss) p_.best_loss = o.loss, p_.best_step = p_.step;
   const double score = headline_score(source_, last_);
@@ -225,18 +225,18 @@ Status Trainer::evaluate_and_log(Progress& bar) {
   return log(line);
 }
 
-Evaluation Trainer::evaluate() {
-  Evaluation all{.outcome = {}, .metrics = source_.metrics(), .by_position = {}};
+Evaluation evaluate(const Source& source, Gradient& gradient) {
+  Evaluation all{.outcome = {}, .metrics = source.metrics(), .by_position = {}};
   Outcome& sum = all.outcome;
   Answers answers;
   double loss = 0;
-  for (size_t at = 0; at < source_.validation_size(); at += kEvalBatch) {
-    const Batch batch = source_.validation(at, std::min(kEvalBatch, source_.validation_size() - at));
-    const Outcome o = gradient_.evaluate(batch, &answers);
+  for (size_t at = 0; at < source.validation_size(); at += kEvalBatch) {
+    const Batch batch = source.validation(at, std::min(kEvalBatch, source.validation_size() - at));
+    const Outcome o = gradient.evaluate(batch, &answers);
     loss += o.loss * static_cast<double>(o.supervised);
     sum.tokens += o.tokens, sum.supervised += o.supervised, sum.correct += o.correct;
     sum.sequences += o.sequences, sum.all_correct += o.all_correct;
-    source_.measure(batch, answers.predicted, all.metrics);
+    source.measure(batch, answers.predicted, all.metrics);
     for (size_t s = 0; s < batch.sequences(); ++s)
       for (size_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
         if (batch.targets[t] == kUnsupervised) continue;

@@ -27,6 +27,7 @@ struct Evaluation {
 };
 // The metric that tells how good it is, or minus the loss: larger is better.
 double headline_score(const Source& source, const Evaluation& e);
+Evaluation evaluate(const Source& source, Gradient& gradient);  // all of the held-out data
 Json to_json(const Evaluation& e);
 
 enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted };
@@ -57,7 +58,6 @@ class Trainer {
   Status step(Progress& bar);  // one update, or none if it would not be finite
   Status evaluate_and_log(Progress& bar);
   void look_at_curriculum(const Outcome& o, Progress& bar);
-  Evaluation evaluate();
   Status log(const Json& line);
   Status trim_metrics(uint64_t last_step);  // drops lines a killed run wrote after its last checkpoint
   Status save();
