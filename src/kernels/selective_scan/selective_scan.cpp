@@ -37,10 +37,21 @@ HWY_INLINE void store_block(const float* from, size_t n, size_t S, float* to) {
   transpose(S, n, from, kBlock, to, S);
 }
 
+// exp(x) between -88, below which it is 0, and 88, above which a state is lost anyway; as exp_weight. There
+// is one for each number of the state, and they take most of the time.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_decay(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V c = hn::Min(hn::Set(d, 88.0f), hn::Max(hn::Set(d, -88.0f), x));  // NaN stays: see exp_weight
+  const V magic = hn::Set(d, 12582912.0f + 127.0f);
+  const V shifted = hn::MulAdd(c, hn::Set(d, 1.44269504088896341f), magic), n = hn::Sub(shifted, magic);
+  return hn::Mul(exp_remainder(d, c, n), hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
 // a_t - low.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V above_low(D d, V dt, const float* A, float low) {
-  return hn::Mul(hn::Set(d, 1 - low), exp_v(d, hn::Mul(dt, hn::LoadU(d, A))));
+  return hn::Mul(hn::Set(d, 1 - low), exp_decay(d, hn::Mul(dt, hn::LoadU(d, A))));
 }
 
 // h_t from h_{t-1}, for the lanes at i.
