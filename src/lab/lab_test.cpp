@@ -244,6 +244,11 @@ TEST(Runner, RunsOnceAndResumes) {
   const Result<LabOutcome> again = run_experiment(e, o, program, pool);
   ASSERT_TRUE(again);
   EXPECT_NEAR(again->study.trials[0].value, 50, 1e-9);
+  // A trial that was stopped goes on with the settings that its folder has.
+  std::filesystem::remove(result);
+  const Result<LabOutcome> resumed = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(resumed) << resumed.error().what;
+  EXPECT_EQ(resumed->study.trials[0].value, first->study.trials[0].value);
   // A folder of other settings is refused.
   std::filesystem::remove(result);
   const Result<Json> record = load_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json");

@@ -44,7 +44,7 @@ Status check_same(const std::string& dir, const TrainOptions& o) {
   if (!record) return record.error();
   Json now = options_json(o), then = record->value("options", Json::object());
   for (const char* name : {"run", "resume", "threads"}) now.erase(name), then.erase(name);
-  if (now == then) return {};
+  if (nlohmann::json(now) == nlohmann::json(then)) return {};  // in whatever order they stand
   return Error{dir + ": was started with other settings",
                "delete this folder, or choose another --dir, to run it with the present ones"};
 }
