@@ -39,6 +39,10 @@ constexpr size_t kGemmRows = 6;  // 12 + 2 + 1 of 16 registers
 #else
 constexpr size_t kGemmRows = 4;  // without FMA each product needs a register
 #endif
+// With one vector of columns and fewer than 8 rows a second set of accumulators takes every other k. Where a
+// vector is as long as a chunk it must not: whether a chunk's columns are the first or the second half of a
+// panel depends on where a pass ends, and must change no bit.
+constexpr bool kGemmSplitSums = kGemmRows < 8;
 
 struct GemmArgs {
   size_t k;
@@ -77,8 +81,7 @@ HWY_INLINE void store_first(VFull v, Full d, float* p, size_t n) {
 
 enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of a vector
 
-// `groups` tiles of kRows rows below each other. With one vector of columns the second half of the
-// accumulators takes every other k, so that there are enough of them.
+// `groups` tiles of kRows rows below each other.
 template <size_t kRows, bool kTransA, GemmCols kCols>
 HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
@@ -110,6 +113,12 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
           acc0[r] = hn::MulAdd(x, b0, acc0[r]);
           acc1[r] = hn::MulAdd(x, b1, acc1[r]);
         }
+      }
+    } else if constexpr (!kGemmSplitSums) {
+      for (; k > 0; --k, next()) {
+        const VFull b0 = load(b);
+        HWY_UNROLL(8)
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
       }
     } else {
       for (; k > 1; k -= 2) {
