@@ -132,11 +132,13 @@ void Tape::clear() {
 
 void Exec::forget_exact(Mat<const float> m) const { o_.exact->forget(m); }
 
-void PackedParams::refresh(const ParamSet& params, Par par) {
+void PackedParams::refresh(const ParamSet& params, const bf16* block, Par par) {
   constexpr size_t kAlign = 16;  // floats in a cache line
+  const Precision precision = block ? Precision::kBf16 : Precision::kF32;
   const auto size = [&](const Param& p, MatmulForm form) {
-    return p.shape.rank() == 2 ? (packed_weight_size(form, p.rows(), p.cols()) + kAlign - 1) / kAlign * kAlign
-                               : 0;
+    return p.shape.rank() == 2
+               ? (packed_weight_size(precision, form, p.rows(), p.cols()) + kAlign - 1) / kAlign * kAlign
+               : 0;
   };
   size_t total = 0;
   for (const Param& p : params.all()) total += size(p, MatmulForm::kNT) + size(p, MatmulForm::kNN);
@@ -149,6 +151,8 @@ void PackedParams::refresh(const ParamSet& params, Par par) {
     if (n == 0) return {};
     const std::span<float> to = memory_.as<float>().subspan(at, n);
     at += n;
+    const Param& p = params[i];
+    if (block) return pack_weight(form, Mat<const bf16>(block + p.offset, p.rows(), p.cols()), to, par);
     return pack_weight(form, params.mat(i), to, par);
   };
   for (size_t i = 0; i < params.all().size(); ++i)

@@ -123,7 +123,8 @@ class Tape {
 // Every matrix of a parameter set, packed for products forward (nt) and backward (nn).
 class PackedParams {
  public:
-  void refresh(const ParamSet& params, Par par);  // after the parameters have changed
+  // After the parameters have changed. With their block in bf16: for products of that.
+  void refresh(const ParamSet& params, const bf16* block, Par par);
   PackedWeight get(size_t param, MatmulForm form) const {
     return form == MatmulForm::kNT   ? forward_[param]
            : form == MatmulForm::kNN ? backward_[param]

@@ -38,19 +38,18 @@ Operand activation(const Exec& e, Mat<const float> x) {
 }
 
 Operand weight(const Exec& e, size_t param) {
-  if (e.precision() == Precision::kBf16) return {e.weight(param), e.weight_bf16(param)};
-  return {
-      e.weight(param), {}, e.weight_packed(param, MatmulForm::kNT), e.weight_packed(param, MatmulForm::kNN)};
+  return {e.weight(param), e.precision() == Precision::kBf16 ? e.weight_bf16(param) : Mat<const bf16>{},
+          e.weight_packed(param, MatmulForm::kNT), e.weight_packed(param, MatmulForm::kNN)};
 }
 
 void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b, Mat<float> c, Into into) {
+  const PackedWeight packed = form == MatmulForm::kNT   ? b.nt
+                              : form == MatmulForm::kNN ? b.nn
+                                                        : PackedWeight{};
   if (e.precision() == Precision::kF32)
-    matmul(form, a.f, b.f, c, into, e.par(),
-           form == MatmulForm::kNT   ? b.nt
-           : form == MatmulForm::kNN ? b.nn
-                                     : PackedWeight{});
+    matmul(form, a.f, b.f, c, into, e.par(), packed);
   else
-    matmul(form, a.b, b.b, c, into, e.par());
+    matmul(form, a.b, b.b, c, into, e.par(), packed);
 }
 
 // y = x W^T, or added to it, for matrices that are stored elsewhere: all in one parallel region.

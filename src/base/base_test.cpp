@@ -21,7 +21,7 @@ TEST(Error, EveryProblemIsListed) {
 }
 
 TEST(Cpu, NamesRoundTripAndCapNeverRaises) {
-  for (Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
+  for (Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx})
     EXPECT_EQ(isa_from_name(isa_name(isa)), isa);
   const Isa before = active_isa();
   cap_isa(Isa::kAmx);

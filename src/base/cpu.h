@@ -8,9 +8,10 @@
 namespace braid {
 
 // Ordered: a machine that has one has all before it.
-enum class Isa { kBase, kAvx2, kAvx512, kAmx };
+// kAvx512Dot: dot products of pairs (VNNI, AVX512_BF16) beside it, at twice the rate of multiply-adds.
+enum class Isa { kBase, kAvx2, kAvx512, kAvx512Dot, kAmx };
 
-std::string_view isa_name(Isa isa);  // "base", "avx2", "avx512", "amx"
+std::string_view isa_name(Isa isa);  // "base", "avx2", "avx512", "avx512dot", "amx"
 std::optional<Isa> isa_from_name(std::string_view name);
 
 // The best level this machine has (AMX only if the kernel grants the tile permission).

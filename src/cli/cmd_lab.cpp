@@ -37,8 +37,10 @@ int list(bool json) {
 
 // Not zero unless every claim holds.
 int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json) {
-  for (const auto& [option, value] :
-       {std::pair{"--only", &o.only}, {"--column", &o.column}, {"--text", &o.text}})
+  for (const auto& [option, value] : {std::pair{"--only", &o.only},
+                                      {"--column", &o.column},
+                                      {"--text", &o.text},
+                                      {"--precision", &o.precision}})
     if (!value->empty())
       return wrong_use(
           {fmt::format("lab run {}: it has no training runs, so {} means nothing", e.name, option)});
@@ -140,6 +142,10 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--only", all->o.only, "only rows whose name contains this");
   add("--column", all->o.column, "only columns whose name contains this");
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
+  add("--precision", all->o.precision,
+      "f32 or bf16 for all training runs, instead of the experiment's own: bf16 is faster where the "
+      "processor "
+      "has products of it (AMX, AMD since Zen 4)");
   add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
   add("--dir", all->o.dir, "folder of all experiments");
   add("--threads", all->threads, "threads; 0 = all cores");

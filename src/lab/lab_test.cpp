@@ -224,6 +224,7 @@ TEST(Runner, RunsOnceAndResumes) {
                      .only = "",
                      .column = "",
                      .text = "",
+                     .precision = "",
                      .model = "",
                      .quiet = true};
   ThreadPool pool(1);

@@ -173,10 +173,9 @@ Result<Findings> pcr_collision(Stages& stages) {
   }
   if (!stages.model().empty()) {
     for (const int s : {2, 4, 6})
-      all.push_back({stages.model(),
-                     fmt::format("given-{}", s),
-                     {s, Tie::kEven},
-                     [&stages] { return Model::load(stages.model()); }});
+      all.push_back({stages.model(), fmt::format("given-{}", s), {s, Tie::kEven}, [&stages] {
+                       return Model::load(stages.model());
+                     }});
   } else {
     for (const Build& shape : {kSmall, kLarge})
       all.push_back({"random weights, " + shape.text(),

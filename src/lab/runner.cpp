@@ -68,8 +68,10 @@ std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   std::erase_if(trials, [&](const Trial& t) {
     return t.row.find(o.only) == std::string::npos || t.column.find(o.column) == std::string::npos;
   });
-  for (Trial& t : trials)
+  for (Trial& t : trials) {
     if (!o.text.empty() && !t.options.text.empty()) t.options.text = o.text;
+    if (!o.precision.empty()) t.options.precision = o.precision;
+  }
   return trials;
 }
 

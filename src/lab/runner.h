@@ -17,6 +17,7 @@ struct LabOptions {
   Effort effort = Effort::kDefault;
   std::string only, column;  // rows and columns that contain this; empty: all
   std::string text;          // instead of the text that comes with the program
+  std::string precision;     // of all trials, instead of their own
   std::string model;         // a model folder to look at, for computations that can
   bool quiet = false;
 };

@@ -95,8 +95,7 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     if (options_.precision == Precision::kBf16)
       convert(Mat<const float>(model_.params().block().data(), block / kParamRow, kParamRow),
               Mat<bf16>(params_bf16_.as<bf16>().data(), block / kParamRow, kParamRow), Par(pool_));
-    else
-      packed_.refresh(model_.params(), Par(pool_));
+    packed_.refresh(model_.params(), params_bf16(), Par(pool_));
     stale_ = false;
   }
   size_t longest = 0;
@@ -174,8 +173,8 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
              .params = &model_.params(),
              .par = par,
              .precision = options_.precision,
-             .params_bf16 = options_.precision == Precision::kBf16 ? params_bf16_.as<bf16>().data() : nullptr,
-             .packed = options_.precision == Precision::kF32 ? &packed_ : nullptr,
+             .params_bf16 = params_bf16(),
+             .packed = &packed_,
              .grads = grads,
              .tape = record ? &memory.tape : nullptr,
              .profile = profile,

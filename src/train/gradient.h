@@ -59,6 +59,9 @@ class Gradient {
   Outcome run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
                     double scale, uint64_t step, size_t index, Profile* profile, Answers* answers);
   Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile, Answers* answers);
+  const bf16* params_bf16() const {  // null: products are of f32
+    return options_.precision == Precision::kBf16 ? params_bf16_.as<bf16>().data() : nullptr;
+  }
 
   Model& model_;
   ThreadPool& pool_;
@@ -68,7 +71,7 @@ class Gradient {
   std::vector<Workspace*> idle_;
   std::mutex idle_mutex_;
   Tensor params_bf16_;   // bf16: the parameters rounded
-  PackedParams packed_;  // f32: the parameters packed
+  PackedParams packed_;  // the parameters packed, f32 or bf16
   bool stale_ = true;    // both are made anew before the next pass
   Rng dropout_rng_;
 };

@@ -4,6 +4,7 @@
 //   gemm_tn(m, n, k, a, lda, b, ldb, c, ldc, Into::kAdd, alpha)          C += alpha A^T B   A: [k, m]
 //   gemm_tn_keep(m, n, k, a, lda, b, ldb, keep, from, c, ldc)            C = keep from + A^T B, a factor per
 //   row
+//   gemm<false, Pairs>(m, n, args)    the same where a lane of A and B holds two bf16 that follow along k
 // B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
 // written. For A B^T call transpose() on B first.
 //
@@ -79,10 +80,25 @@ HWY_INLINE void store_first(VFull v, Full d, float* p, size_t n) {
 #endif
 }
 
+// What a lane of A and one of B add to a sum.
+struct Numbers {
+  static HWY_INLINE VFull add(VFull a, VFull b, VFull sum) { return hn::MulAdd(a, b, sum); }
+};
+#if HWY_TARGET == HWY_AVX3
+// Isa::kAvx512Dot. Both products of the pair in one instruction, which takes tiny numbers (below 2^-126) for
+// zero. The target's flags do not have it, the assembler does.
+struct Pairs {
+  static HWY_INLINE VFull add(VFull a, VFull b, VFull sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+#endif
+
 enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of a vector
 
 // `groups` tiles of kRows rows below each other.
-template <size_t kRows, bool kTransA, GemmCols kCols>
+template <class Terms, size_t kRows, bool kTransA, GemmCols kCols>
 HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
   const GemmArgs g = args;  // a copy stays in registers, whatever is stored
@@ -110,31 +126,31 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
         HWY_UNROLL(8)
         for (size_t r = 0; r < kRows; ++r) {
           const VFull x = at(r);
-          acc0[r] = hn::MulAdd(x, b0, acc0[r]);
-          acc1[r] = hn::MulAdd(x, b1, acc1[r]);
+          acc0[r] = Terms::add(x, b0, acc0[r]);
+          acc1[r] = Terms::add(x, b1, acc1[r]);
         }
       }
     } else if constexpr (!kGemmSplitSums) {
       for (; k > 0; --k, next()) {
         const VFull b0 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
       }
     } else {
       for (; k > 1; k -= 2) {
         const VFull b0 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
         next();
         const VFull b1 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc1[r] = hn::MulAdd(at(r), b1, acc1[r]);
+        for (size_t r = 0; r < kRows; ++r) acc1[r] = Terms::add(at(r), b1, acc1[r]);
         next();
       }
       if (k > 0) {
         const VFull b0 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::MulAdd(at(r), b0, acc0[r]);
+        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
       }
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
@@ -161,32 +177,33 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
 
 using GemmStrip = void (*)(const GemmArgs&, size_t row, size_t groups, size_t col, size_t width);
 
-template <bool kTransA, GemmCols kCols, size_t... rows>
+template <class Terms, bool kTransA, GemmCols kCols, size_t... rows>
 constexpr std::array<GemmStrip, sizeof...(rows)> gemm_strips(std::index_sequence<rows...>) {
-  return {gemm_strip<rows + 1, kTransA, kCols>...};
+  return {gemm_strip<Terms, rows + 1, kTransA, kCols>...};
 }
 
 // All rows of one column panel, in tiles whose heights differ by at most one: 64 rows are 9 x 6 + 2 x 5, not
 // 10 x 6 + 4, and 4 rows would leave the FMA ports waiting.
-template <bool kTransA, GemmCols kCols>
+template <class Terms, bool kTransA, GemmCols kCols>
 HWY_INLINE void gemm_panel(const GemmArgs& g, size_t m, size_t col, size_t width) {
-  static constexpr auto kStrips = gemm_strips<kTransA, kCols>(std::make_index_sequence<kGemmRows>());
+  static constexpr auto kStrips = gemm_strips<Terms, kTransA, kCols>(std::make_index_sequence<kGemmRows>());
   const size_t tiles = (m + kGemmRows - 1) / kGemmRows, height = m / tiles, tall = m % tiles;
   if (tall) kStrips[height](g, 0, tall, col, width);
   kStrips[height - 1](g, tall * (height + 1), tiles - tall, col, width);
 }
 
-template <bool kTransA>
+template <bool kTransA, class Terms = Numbers>
 HWY_INLINE void gemm(size_t m, size_t n, const GemmArgs& g) {
   if (m == 0) return;
   const size_t lanes = hn::Lanes(Full());
   size_t col = 0;
-  for (; col + 2 * lanes <= n; col += 2 * lanes) gemm_panel<kTransA, GemmCols::kTwoVectors>(g, m, col, 0);
+  for (; col + 2 * lanes <= n; col += 2 * lanes)
+    gemm_panel<Terms, kTransA, GemmCols::kTwoVectors>(g, m, col, 0);
   if (col + lanes <= n) {
-    gemm_panel<kTransA, GemmCols::kOneVector>(g, m, col, 0);
+    gemm_panel<Terms, kTransA, GemmCols::kOneVector>(g, m, col, 0);
     col += lanes;
   }
-  if (col < n) gemm_panel<kTransA, GemmCols::kTail>(g, m, col, n - col);
+  if (col < n) gemm_panel<Terms, kTransA, GemmCols::kTail>(g, m, col, n - col);
 }
 
 HWY_INLINE void gemm_nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,

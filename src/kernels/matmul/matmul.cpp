@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -64,6 +66,73 @@ void pack_b(const MatmulPanel<float>& p, size_t k, size_t depth, size_t col, siz
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+// The same for bf16: what was a number is a pair of two that follow along k, the last one with a zero if
+// their count is odd. To f32 memory, because a lane is what the product reads.
+HWY_INLINE void put_pairs(const bf16* low, const bf16* high, size_t n, float* to) {
+  const hn::CappedTag<uint32_t, 16> du;
+  const hn::Rebind<uint16_t, decltype(du)> dh;
+  const auto bits = [](const bf16* p) { return reinterpret_cast<const uint16_t*>(p); };
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    auto pair = hn::PromoteTo(du, hn::LoadU(dh, bits(low + i)));
+    if (high) pair = hn::Or(pair, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, bits(high + i)))));
+    hn::StoreU(hn::BitCast(Full(), pair), Full(), to + i);
+  }
+  for (; i < n; ++i)
+    to[i] = std::bit_cast<float>(low[i].bits | static_cast<uint32_t>(high ? high[i].bits : 0) << 16);
+}
+
+// n numbers that follow each other, as pairs.
+HWY_INLINE void put_row(const bf16* from, size_t n, float* to) {
+  std::memcpy(to, from, n / 2 * sizeof(float));
+  if (n % 2) to[n / 2] = std::bit_cast<float>(static_cast<uint32_t>(from[n - 1].bits));
+}
+
+void pack_b(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t col, size_t cols, float* to) {
+  const size_t w = 2 * hn::Lanes(Full()), pairs = (depth + 1) / 2;
+  HWY_ALIGN float rows[32 * kDepth];
+  for (size_t j = 0; j < cols; j += w, to += pairs * w) {
+    const size_t width = std::min(w, cols - j);
+    if (p.form == MatmulForm::kNT) {
+      for (size_t c = 0; c < width; ++c)
+        put_row(p.b + (col + j + c) * p.b_stride + k, depth, rows + c * pairs);
+      transpose(width, pairs, rows, pairs, to, w);
+      continue;
+    }
+    const bf16* from = p.b + k * p.b_stride + col + j;
+    for (size_t i = 0; i < depth; i += 2, from += 2 * p.b_stride)
+      put_pairs(from, i + 1 < depth ? from + p.b_stride : nullptr, width, to + i / 2 * w);
+  }
+}
+
+void pack_a(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
+  for (size_t r = 0; r < rows; ++r)
+    put_row(p.a + (row + r) * p.a_stride + k, depth, to + r * ((depth + 1) / 2));
+}
+
+void pack_at(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
+  const hn::CappedTag<uint32_t, kGemmRows> du;
+  const hn::Rebind<uint16_t, decltype(du)> dh;
+  const hn::Rebind<float, decltype(du)> df;
+  for (size_t r = 0; r < rows; r += kGemmRows, to += (depth + 1) / 2 * kGemmRows) {
+    const size_t height = std::min(kGemmRows, rows - r);
+    const bf16* from = p.a + k * p.a_stride + row + r;
+    for (size_t i = 0; i < depth; i += 2, from += 2 * p.a_stride) {
+      const bf16* next = i + 1 < depth ? from + p.a_stride : nullptr;
+      float* pairs = to + i / 2 * kGemmRows;
+      if (height < kGemmRows || !next) {
+        put_pairs(from, next, height, pairs);
+        continue;
+      }
+      const auto low = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(from))),
+                 high = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(next)));
+      hn::StoreU(hn::BitCast(df, hn::Or(low, hn::ShiftLeft<16>(high))), df, pairs);
+    }
+  }
+}
+#endif
+
 // A block of A with its rows end to end: in place, rows a power of two apart would fight for the same cache
 // sets.
 void pack_a(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
@@ -90,60 +159,76 @@ void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, si
   }
 }
 
+// Rows of A that lie end to end already.
+HWY_INLINE const float* in_place(const MatmulPanel<float>& p, size_t row, size_t depth) {
+  return p.a_stride == depth ? p.a + row * p.a_stride : nullptr;
+}
+HWY_INLINE const float* in_place(const MatmulPanel<bf16>&, size_t, size_t) { return nullptr; }
+
 // Blocked for the caches. The sum of one number of C runs over k in order, in pieces of kDepth: it does not
 // depend on how rows and columns are cut.
-void panel(const MatmulPanel<float>& p) {
+template <class T, class Terms>
+void panel_of(const MatmulPanel<T>& p) {
+  constexpr size_t kPerLane = sizeof(float) / sizeof(T);
   Scratch& s = scratch();
   const size_t w = 2 * hn::Lanes(Full());
   const bool transposed = p.form == MatmulForm::kTN;
-  for (size_t k = 0; k < p.k || k == 0; k += kDepth) {
-    const size_t depth = std::min(kDepth, p.k - k);
+  for (size_t k = 0; k < p.k || k == 0; k += kPerLane * kDepth) {
+    const size_t numbers = std::min(kPerLane * kDepth, p.k - k), depth = (numbers + kPerLane - 1) / kPerLane;
     const Into into = k == 0 ? p.into : Into::kAdd;
     for (size_t col = 0; col < p.n; col += kCols) {
       const size_t cols = std::min(kCols, p.n - col);
-      const float* packed = p.packed ? p.packed + k * p.packed_cols + (p.packed_col + col) * depth : s.b;
-      if (!p.packed) pack_b(p, k, depth, col, cols, s.b);
+      const float* packed =
+          p.packed ? p.packed + k / kPerLane * p.packed_cols + (p.packed_col + col) * depth : s.b;
+      if (!p.packed) pack_b(p, k, numbers, col, cols, s.b);
       for (size_t row = 0; row < p.m; row += kRows) {
         const size_t rows = std::min(kRows, p.m - row);
         const float* a = s.a;
         if (transposed)
-          pack_at(p, k, depth, row, rows, s.a);
-        else if (p.a_stride == depth)  // its rows lie end to end already
-          a = p.a + row * p.a_stride;
+          pack_at(p, k, numbers, row, rows, s.a);
+        else if (const float* there = in_place(p, row, depth))
+          a = there;
         else
-          pack_a(p, k, depth, row, rows, s.a);
+          pack_a(p, k, numbers, row, rows, s.a);
         for (size_t j = 0; j < cols; j += w) {
           const size_t width = std::min(w, cols - j);
           const float* b = packed + j * depth;
           float* c = p.c + row * p.c_stride + col + j;
           if (!transposed) {
-            gemm<false>(rows, width, {depth, a, depth, b, w, c, p.c_stride, 1.0f, into});
+            gemm<false, Terms>(rows, width, {depth, a, depth, b, w, c, p.c_stride, 1.0f, into});
             continue;
           }
           for (size_t r = 0; r < rows; r += kGemmRows)
-            gemm<true>(std::min(kGemmRows, rows - r), width,
-                       {depth, a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
+            gemm<true, Terms>(
+                std::min(kGemmRows, rows - r), width,
+                {depth, a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
         }
       }
     }
   }
 }
 
+void panel(const MatmulPanel<float>& p) { panel_of<float, Numbers>(p); }
+#if HWY_TARGET == HWY_AVX3
+void pairs_panel(const MatmulPanel<bf16>& p) { panel_of<bf16, Pairs>(p); }
+#endif
+
 size_t packed_width() { return 2 * hn::Lanes(Full()); }
 
-// All of B for panel(): the blocks of kDepth rows one after the other, each in panels over all columns.
-void pack_whole(MatmulForm form, Mat<const float> b, size_t k, size_t depth, float* to) {
-  const MatmulPanel<float> p{.form = form,
-                             .m = 0,
-                             .n = 0,
-                             .k = 0,
-                             .a = nullptr,
-                             .b = b.data,
-                             .a_stride = 0,
-                             .b_stride = b.stride,
-                             .c = nullptr,
-                             .c_stride = 0,
-                             .into = Into::kOverwrite};
+// All of B for panel(): the blocks of kDepth lanes one after the other, each in panels over all columns.
+template <class T>
+void pack_whole(MatmulForm form, Mat<const T> b, size_t k, size_t depth, float* to) {
+  const MatmulPanel<T> p{.form = form,
+                         .m = 0,
+                         .n = 0,
+                         .k = 0,
+                         .a = nullptr,
+                         .b = b.data,
+                         .a_stride = 0,
+                         .b_stride = b.stride,
+                         .c = nullptr,
+                         .c_stride = 0,
+                         .into = Into::kOverwrite};
   pack_b(p, k, depth, 0, form == MatmulForm::kNT ? b.rows : b.cols, to);
 }
 
@@ -235,6 +320,7 @@ void prepare_onednn() {
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
         break;
       case Isa::kAvx512:
+      case Isa::kAvx512Dot:
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
         break;
       case Isa::kAmx:
@@ -354,11 +440,15 @@ void ref_bf16_panel(const MatmulPanel<bf16>& p) {
 }
 
 constexpr MatmulFns kRefFns{ref_panel, ref_panel};
-constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::packed_width, N_AVX3::pack_whole};
-constexpr MatmulFns kAvx2Fns{N_AVX2::panel, N_AVX2::skinny, N_AVX2::packed_width, N_AVX2::pack_whole};
-constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::packed_width, N_SSSE3::pack_whole};
+constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::packed_width,
+                               N_AVX3::pack_whole<float>};
+constexpr MatmulFns kAvx2Fns{N_AVX2::panel, N_AVX2::skinny, N_AVX2::packed_width, N_AVX2::pack_whole<float>};
+constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::packed_width,
+                            N_SSSE3::pack_whole<float>};
 constexpr MatmulFns kOnednnFns{onednn_panel, onednn_panel};
-constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel}, kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
+constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel},
+    kPairsFns{N_AVX3::pairs_panel, N_AVX3::packed_width, N_AVX3::pack_whole<bf16>},
+    kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
 
 template <class T, class Panel>
 void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, Into into, Par par,
@@ -400,6 +490,7 @@ Impls<MatmulFns>& matmul_impls() {
 
 Impls<MatmulBf16Fns>& matmul_bf16_impls() {
   static Impls<MatmulBf16Fns> table("matmul_bf16", {"amx", Isa::kAmx, &kAmxBf16Fns},
+                                    {"avx512dot", Isa::kAvx512Dot, &kPairsFns},
                                     {"widened", Isa::kBase, &kWidenedFns}, {"ref", Isa::kBase, &kRefBf16Fns});
   return table;
 }
@@ -416,30 +507,49 @@ void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> 
         packed);
 }
 
-size_t packed_weight_size(MatmulForm form, size_t rows, size_t cols) {
-  const MatmulFns& f = matmul_impls().use();
-  if (!f.pack) return 0;
-  const size_t n = form == MatmulForm::kNT ? rows : cols, k = form == MatmulForm::kNT ? cols : rows,
-               w = f.packed_width();
-  return (n + w - 1) / w * w * k;
-}
+namespace {
 
-PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par) {
-  const MatmulFns& f = matmul_impls().use();
+// Of an nt or nn product with this B.
+size_t width_of(MatmulForm form, size_t rows, size_t cols) { return form == MatmulForm::kNT ? rows : cols; }
+size_t depth_of(MatmulForm form, size_t rows, size_t cols) { return form == MatmulForm::kNT ? cols : rows; }
+size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+template <class Fns, class T>
+PackedWeight pack(const Fns& f, MatmulForm form, Mat<const T> b, std::span<float> to, Par par) {
   if (!f.pack) return {};
-  const size_t n = form == MatmulForm::kNT ? b.rows : b.cols, k = form == MatmulForm::kNT ? b.cols : b.rows,
-               w = f.packed_width();
-  const size_t padded = (n + w - 1) / w * w;
-  par.blocks(k, kDepth, [&](size_t begin, size_t end) {
-    f.pack(form, b, begin, end - begin, to.data() + begin * padded);
+  constexpr size_t kPerLane = sizeof(float) / sizeof(T);
+  const size_t padded = round_up(width_of(form, b.rows, b.cols), f.packed_width());
+  par.blocks(depth_of(form, b.rows, b.cols), kPerLane * kDepth, [&](size_t begin, size_t end) {
+    f.pack(form, b, begin, end - begin, to.data() + begin / kPerLane * padded);
   });
   return {to.data(), padded};
 }
 
-void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par) {
+}  // namespace
+
+size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows, size_t cols) {
+  const size_t n = width_of(form, rows, cols), k = depth_of(form, rows, cols);
+  if (precision == Precision::kBf16) {
+    const MatmulBf16Fns& f = matmul_bf16_impls().use();
+    return f.pack ? round_up(n, f.packed_width()) * ((k + 1) / 2) : 0;
+  }
+  const MatmulFns& f = matmul_impls().use();
+  return f.pack ? round_up(n, f.packed_width()) * k : 0;
+}
+
+PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par) {
+  return pack(matmul_impls().use(), form, b, to, par);
+}
+PackedWeight pack_weight(MatmulForm form, Mat<const bf16> b, std::span<float> to, Par par) {
+  return pack(matmul_bf16_impls().use(), form, b, to, par);
+}
+
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par,
+            PackedWeight packed) {
   const MatmulBf16Fns& f = matmul_bf16_impls().use();
-  run_panels(form, a, b, c, into, par, kPanelRows, kPanelCols,
-             [&](const MatmulPanel<bf16>& p) { f.panel(p); });
+  run_panels(
+      form, a, b, c, into, par, kPanelRows, kPanelCols, [&](const MatmulPanel<bf16>& p) { f.panel(p); },
+      packed);
 }
 
 double measure_fma_peak() {

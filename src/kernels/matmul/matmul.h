@@ -6,9 +6,10 @@
 // f32: our own blocked product, because one number of C is then summed in the same order however the rest is
 // cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/design.md has the
 // figures); oneDNN stays in the table for comparison. nt with a few rows (decoding): dot products that read W
-// once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, otherwise they
-// are widened to f32 tile by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held
-// to one thread per call, so that no sum depends on the number of threads.
+// once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, to our own
+// with dot products of pairs where those are fast (AMD since Zen 4), otherwise they are widened to f32 tile
+// by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held to one thread per call,
+// so that no sum depends on the number of threads.
 #pragma once
 
 #include "base/parallel.h"
@@ -29,14 +30,16 @@ struct PackedWeight {
   const float* data = nullptr;
   size_t cols = 0;  // padded
 };
-size_t packed_weight_size(MatmulForm form, size_t rows,
+size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows,
                           size_t cols);  // floats, for b of this shape as nt or nn takes it
 PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par = {});
+PackedWeight pack_weight(MatmulForm form, Mat<const bf16> b, std::span<float> to, Par par = {});
 
 // `packed`, if given, is b packed for the same form.
 void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {},
             PackedWeight packed = {});
-void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {});
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {},
+            PackedWeight packed = {});
 
 // One panel: all of it in the calling thread.
 template <class T>
@@ -64,6 +67,8 @@ struct MatmulFns {
 };
 struct MatmulBf16Fns {
   void (*panel)(const MatmulPanel<bf16>&);
+  size_t (*packed_width)() = nullptr;
+  void (*pack)(MatmulForm, Mat<const bf16> b, size_t k, size_t depth, float* to) = nullptr;
 };
 inline constexpr size_t kSkinnyRows = 8;
 
