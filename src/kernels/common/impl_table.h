@@ -54,8 +54,8 @@ class Impls : public ImplTable {
     const Fns* fns = nullptr;
   };
   Impls(std::string_view op, const Row& a, const Row& b, const Row& c = {}, const Row& d = {},
-        const Row& e = {}, const Row& f = {})
-      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e), erase(f)}) {}
+        const Row& e = {}, const Row& f = {}, const Row& g = {})
+      : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e), erase(f), erase(g)}) {}
 
   const Fns& use() const { return *static_cast<const Fns*>(rows()[chosen()].fns); }
 

@@ -64,12 +64,24 @@ using V16 = hn::Vec<D16>;
 constexpr size_t kLanes16 = hn::MaxLanes(D16());
 constexpr size_t kVecs16 = kWeightBlock / kLanes16;
 
-// sum[i] + a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]: one instruction for the products.
-template <class D, class V, class S>
-HWY_INLINE S add_pairs(D d, V a, V b, S sum) {
-  S none = hn::Zero(d);
-  return hn::ReorderWidenMulAccumulate(d, a, b, sum, none);
-}
+// sum[i] + a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]: one instruction for the products and one for the sum, or
+// one for both (Isa::kAvx512Dot, with the same bits).
+struct Apart {
+  template <class D, class V, class S>
+  static HWY_INLINE S add_pairs(D d, V a, V b, S sum) {
+    S none = hn::Zero(d);
+    return hn::ReorderWidenMulAccumulate(d, a, b, sum, none);
+  }
+};
+#if HWY_TARGET == HWY_AVX3
+struct Fused {
+  template <class D, class V, class S>
+  static HWY_INLINE S add_pairs(D, V a, V b, S sum) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+#endif
 
 // Formats: the numbers of a block.
 struct F32 {
@@ -214,7 +226,7 @@ HWY_INLINE void put_sum(D d, V sum, Into into, float& to) {
 
 // Dot products of kX rows of X with kW rows of W. Each has one chain of additions, and there are enough
 // chains to keep the multiply-add units busy.
-template <class Format, size_t kX, size_t kW>
+template <class Dot, class Format, size_t kX, size_t kW>
 HWY_INLINE void dots_rounded(const WeightTask& t, size_t x_row, size_t row) {
   const size_t blocks = t.cols / kWeightBlock, row_bytes = blocks * Format::kBytes;
   const std::byte* w = t.w + row * row_bytes;
@@ -237,8 +249,8 @@ HWY_INLINE void dots_rounded(const WeightTask& t, size_t x_row, size_t row) {
         hn::Vec<D32> exact = hn::Zero(D32());
         HWY_UNROLL(8)
         for (size_t v = 0; v < kVecs16; ++v)
-          exact = add_pairs(D32(), numbers[v],
-                            hn::LoadU(D16(), x + r * t.cols + b * kWeightBlock + v * kLanes16), exact);
+          exact = Dot::add_pairs(D32(), numbers[v],
+                                 hn::LoadU(D16(), x + r * t.cols + b * kWeightBlock + v * kLanes16), exact);
         const hn::Vec<DSum> by = hn::Mul(scale, hn::Set(d, x_scales[r * blocks + b]));
         sum[j][r] = hn::MulAdd(by, hn::ConvertTo(d, exact), sum[j][r]);
       }
@@ -289,56 +301,57 @@ HWY_INLINE void dots_packed(const WeightTask& t, size_t x_row, size_t row) {
     for (size_t r = 0; r < kX; ++r) put_sum(d, sum[j][r], t.into, t.y.row(x_row + r)[row + j]);
 }
 
-template <class Format, size_t kX, size_t kW>
+template <class Dot, class Format, size_t kX, size_t kW>
 HWY_INLINE void dots(const WeightTask& t, size_t x_row, size_t row) {
   if constexpr (Format::kScaled)
-    dots_rounded<Format, kX, kW>(t, x_row, row);
+    dots_rounded<Dot, Format, kX, kW>(t, x_row, row);
   else
     dots_packed<Format, kX, kW>(t, x_row, row);
 }
 
 // kW rows of W with all rows of X: groups of kTogether and what is left. W's rows stay in L1 from
 // group to group.
-template <class Format, size_t kW>
+template <class Dot, class Format, size_t kW>
 HWY_INLINE void few_groups(const WeightTask& t, size_t row) {
   for (size_t r = 0; r < t.y.rows; r += kTogether) switch (t.y.rows - r) {
       case 1:
-        dots<Format, 1, kW>(t, r, row);
+        dots<Dot, Format, 1, kW>(t, r, row);
         break;
       case 2:
-        dots<Format, 2, kW>(t, r, row);
+        dots<Dot, Format, 2, kW>(t, r, row);
         break;
       case 3:
-        dots<Format, 3, kW>(t, r, row);
+        dots<Dot, Format, 3, kW>(t, r, row);
         break;
       default:
-        dots<Format, 4, kW>(t, r, row);
+        dots<Dot, Format, 4, kW>(t, r, row);
     }
 }
 
 // Sixteen registers hold the sums of one row of X with four rows of W, or of four with three, or with two
 // where blocks are scaled one by one.
-template <class Format>
+template <class Dot, class Format>
 void few_of(const WeightTask& t) {
   constexpr size_t kW = Format::kScaled ? 2 : 3;
   size_t row = 0;
   if (t.y.rows == 1)
-    for (; row + 4 <= t.rows; row += 4) dots<Format, 1, 4>(t, 0, row);
+    for (; row + 4 <= t.rows; row += 4) dots<Dot, Format, 1, 4>(t, 0, row);
   else
-    for (; row + kW <= t.rows; row += kW) few_groups<Format, kW>(t, row);
-  for (; row < t.rows; ++row) few_groups<Format, 1>(t, row);
+    for (; row + kW <= t.rows; row += kW) few_groups<Dot, Format, kW>(t, row);
+  for (; row < t.rows; ++row) few_groups<Dot, Format, 1>(t, row);
 }
 
+template <class Dot>
 void few(const WeightTask& t) {
   switch (t.format) {
     case WeightFormat::kF32:
-      return few_of<F32>(t);
+      return few_of<Dot, F32>(t);
     case WeightFormat::kBf16:
-      return few_of<Bf16>(t);
+      return few_of<Dot, Bf16>(t);
     case WeightFormat::kQ8:
-      return few_of<Q8>(t);
+      return few_of<Dot, Q8>(t);
     case WeightFormat::kQ4:
-      return few_of<Q4>(t);
+      return few_of<Dot, Q4>(t);
   }
 }
 
@@ -398,7 +411,7 @@ struct BlocksArgs {
   size_t blocks;
   Into into;
 };
-template <size_t kX>
+template <class Dot, size_t kX>
 HWY_NOINLINE void add_blocks(const BlocksArgs& args, float* y, size_t y_stride) {
   const BlocksArgs g = args;  // a copy stays in registers, whatever is stored
   const Full d;
@@ -418,8 +431,8 @@ HWY_NOINLINE void add_blocks(const BlocksArgs& args, float* y, size_t y_stride) 
         int32_t pair;
         std::memcpy(&pair, x + r * g.x_stride, sizeof pair);
         const auto both = hn::BitCast(d16, hn::Set(d32, pair));
-        sum0[r] = add_pairs(d32, both, w0, sum0[r]);
-        sum1[r] = add_pairs(d32, both, w1, sum1[r]);
+        sum0[r] = Dot::add_pairs(d32, both, w0, sum0[r]);
+        sum1[r] = Dot::add_pairs(d32, both, w1, sum1[r]);
         // Else g++ forms the products of all rows first, for which there are not enough registers.
         asm volatile("" : "+v"(sum0[r].raw), "+v"(sum1[r].raw));
       }
@@ -440,7 +453,7 @@ HWY_NOINLINE void add_blocks(const BlocksArgs& args, float* y, size_t y_stride) 
   }
 }
 
-template <class Format>
+template <class Dot, class Format>
 void many_rounded(const WeightTask& t) {
   Scratch& s = scratch_of_thread();
   const size_t all_blocks = t.cols / kWeightBlock, row_bytes = all_blocks * Format::kBytes;
@@ -474,7 +487,7 @@ void many_rounded(const WeightTask& t) {
                       .blocks = blocks,
                       .into = into};
       const auto add = [&](auto count, size_t r) {
-        add_blocks<count>(args, y.row(r), y.stride);
+        add_blocks<Dot, count>(args, y.row(r), y.stride);
         args.x += count * args.x_stride, args.x_scales += count * args.x_scales_stride;
       };
       size_t r = 0;
@@ -484,13 +497,17 @@ void many_rounded(const WeightTask& t) {
   }
 }
 
+template <class Dot>
 void many(const WeightTask& t) {
-  if (t.format == WeightFormat::kQ8) return many_rounded<Q8>(t);
-  if (t.format == WeightFormat::kQ4) return many_rounded<Q4>(t);
+  if (t.format == WeightFormat::kQ8) return many_rounded<Dot, Q8>(t);
+  if (t.format == WeightFormat::kQ4) return many_rounded<Dot, Q4>(t);
   many_f32(t);
 }
 
-constexpr WeightMatmulFns kFns{pack, round16, few, many, widen};
+constexpr WeightMatmulFns kFns{pack, round16, few<Apart>, many<Apart>, widen};
+#if HWY_TARGET == HWY_AVX3
+constexpr WeightMatmulFns kDotFns{pack, round16, few<Fused>, many<Fused>, widen};
+#endif
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -694,11 +711,11 @@ std::optional<WeightFormat> weight_format_from_name(std::string_view name) {
 
 Impls<WeightMatmulFns>& weight_matmul_impls() {
   // "split" is "amx" with whatever products of bf16 the machine has.
-  static constexpr WeightMatmulFns kAmx = with_split(N_AVX3::kFns), kSplit = with_split(N_SSSE3::kFns);
+  static constexpr WeightMatmulFns kAmx = with_split(N_AVX3::kDotFns), kSplit = with_split(N_SSSE3::kFns);
   static Impls<WeightMatmulFns> table(
-      "weight_matmul", {"amx", Isa::kAmx, &kAmx}, {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-      {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-      {"split", Isa::kBase, &kSplit}, {"ref", Isa::kBase, &kRefFns});
+      "weight_matmul", {"amx", Isa::kAmx, &kAmx}, {"avx512dot", Isa::kAvx512Dot, &N_AVX3::kDotFns},
+      {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"split", Isa::kBase, &kSplit}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
