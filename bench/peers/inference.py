@@ -4,6 +4,7 @@ alternating rounds.
 
     build/braid convert --random qwen3.5-0.8b --out qwen
     bench/peers/inference.py --model qwen                 pp512 and tg16
+    bench/peers/inference.py --model qwen --activations bf16
     bench/peers/inference.py --model qwen --quant q8      Braid with 8 bits; the peer stays at bf16
     bench/peers/inference.py --model qwen --peer-dtype float32
 
@@ -51,6 +52,8 @@ def main():
     p.add_argument("--gen", type=int, default=16)
     p.add_argument("--peer-dtype", choices=["bfloat16", "float32"], default="bfloat16",
                    help="the peer's weights; without bf16 arithmetic in the processor float32 is its faster side")
+    p.add_argument("--activations", choices=["f32", "bf16"], default="f32",
+                   help="of Braid's prompts; bf16 is what the peer does")
     p.add_argument("--quant", choices=["q8", "q4"], help="Braid's weights; the peer has none of these")
     args = p.parse_args()
     common.positive(p, args, "threads", "rounds", "prompt", "gen")
@@ -85,6 +88,7 @@ def main():
                str(args.prompt), "--gen", str(args.gen), "--repeat", "1", "--json"]
     if args.quant:
         command += ["--quant", args.quant]
+    command += ["--activations", args.activations]
     for _ in range(args.rounds):
         start = time.perf_counter()
         prefill()
@@ -96,7 +100,7 @@ def main():
             seconds["braid", "prefill" if row["test"].startswith("pp") else "decode"].append(row["seconds"])
 
     result = {"torch": torch.__version__, "threads": args.threads, "load_before": load, "model": args.model,
-              "weights": args.quant or "bf16", "peer_weights": args.peer_dtype, "correlation": correlation, "tests": {}}
+              "weights": args.quant or "bf16", "activations": args.activations, "peer_weights": args.peer_dtype, "correlation": correlation, "tests": {}}
     for test, name, count in (("prefill", f"pp{args.prompt}", args.prompt), ("decode", f"tg{args.gen}", args.gen)):
         rates = {side: count / statistics.median(seconds[side, test]) for side in ("transformers", "braid")
                  if seconds[side, test]}

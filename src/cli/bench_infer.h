@@ -12,7 +12,7 @@ struct InferBench {
   std::string model, prompt = "512", depth = "0", batch = "1";
   int64_t gen = 128, repeat = 3;
   bool parts = false;
-  WeightFlags weights;
+  InferenceFlags weights;
 
   template <class V>
   void visit(V& v) {

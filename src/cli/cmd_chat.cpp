@@ -27,7 +27,7 @@ struct Options {
   int64_t threads = 0, draft = 0, cache_mb = 1024, cache_grid = 512;
   bool json = false, verbose = false, cache_bf16 = false;
   SamplingFlags sampling;
-  WeightFlags weights;
+  InferenceFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer and a chat template");

@@ -16,7 +16,7 @@ struct Options {
   std::vector<std::string> task_set;
   int64_t context = 512, chunks = 0, count = 1024, seed = 0, threads = 0;
   bool json = false, llama = false, plain = false;
-  WeightFlags weights;
+  InferenceFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer (a run folder is one)");

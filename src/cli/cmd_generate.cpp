@@ -19,7 +19,7 @@ struct Options {
   std::vector<std::string> stop;
   bool ignore_eos = false, json = false, stats = false, verbose = false;
   SamplingFlags sampling;
-  WeightFlags weights;
+  InferenceFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");

@@ -14,7 +14,7 @@ struct Options {
   std::string model, tokens, text, split, out, load_state, save_state;
   int64_t threads = 0;
   bool json = false;
-  WeightFlags weights;
+  InferenceFlags weights;
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");

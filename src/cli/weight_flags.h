@@ -1,4 +1,4 @@
-// --dtype and --quant: the format in which weights are kept.
+// --dtype and --quant: the format in which weights are kept; --activations: how they meet what is computed.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 
 #include "autograd/param.h"
 #include "base/error.h"
+#include "kernels/weight_matmul/activations.h"
 
 namespace braid {
 
@@ -30,6 +31,26 @@ struct WeightFlags {
     if (!quant.empty() && quant != "q8" && quant != "q4")
       return Error{"--quant is '" + quant + "'", "use q8 or q4"};
     return weight_format_from_name(dtype.empty() ? quant : dtype);
+  }
+};
+
+// The same where a model runs.
+struct InferenceFlags : WeightFlags {
+  std::string activations = "f32";
+  template <class V>
+  void visit(V& v) {
+    WeightFlags::visit(v);
+    v("--activations", activations,
+      "f32, or bf16: prompts meet bf16 weights with 8 bits, as in transformers; about twice as fast where "
+      "the "
+      "processor multiplies bf16");
+  }
+  // Also sets how activations enter products.
+  Result<std::optional<WeightFormat>> resolve() const {
+    if (activations != "f32" && activations != "bf16")
+      return Error{"--activations is '" + activations + "'", "use f32 or bf16"};
+    use_activations(activations == "bf16" ? Activations::kBf16 : Activations::kF32);
+    return WeightFlags::resolve();
   }
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "base/check.h"
 #include "kernels/common/ragged.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/weight_matmul/activations.h"
 #include "kernels/weight_matmul/weight_matmul_ref.h"
 
 #ifndef BRAID_WEIGHT_MATMUL_ONCE
@@ -570,7 +572,8 @@ void split_numbers(const float* x, size_t n, float* rest, bf16* high, bf16* low)
   convert(Mat<const float>(rest, 1, n), Mat<bf16>(low, 1, n));
 }
 
-// A row of X; for W with scales after it was rounded to 16 bits, as the definition has it.
+// A row of X; for W with scales after it was rounded to 16 bits, as the definition has it. Without `low` its
+// high part alone.
 void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const float> row, bf16* high,
              bf16* low) {
   SplitScratch& s = split_scratch_of_thread();
@@ -582,7 +585,10 @@ void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const floa
       for (size_t i = 0; i < n; ++i) s.x[i] = s.scales[i / kWeightBlock] * static_cast<float>(s.rounded[i]);
       x = s.x;
     }
-    split_numbers(x, n, s.rest, high + k, low + k);
+    if (low)
+      split_numbers(x, n, s.rest, high + k, low + k);
+    else
+      convert(Mat<const float>(x, 1, n), Mat<bf16>(high + k, 1, n));
   }
 }
 
@@ -614,7 +620,7 @@ void many_split(const WeightMatmulFns& f, const WeightTask& t) {
     };
     const bf16* high = whole ? reinterpret_cast<const bf16*>(t.w) : s.high;
     add(t.split.high, high, k == 0 ? t.into : Into::kAdd);
-    add(t.split.low, high, Into::kAdd);
+    if (t.split.low) add(t.split.low, high, Into::kAdd);
     if (!whole) add(t.split.high, s.low, Into::kAdd);
   }
 }
@@ -627,16 +633,23 @@ size_t tasks_of(const WeightProduct& p, size_t rows) {
   return is_few(p) ? groups(rows, kFewCols) : groups(rows, kManyCols) * groups(p.x.rows, kManyRows);
 }
 
-// X in the form that the tasks of a product read, in the scratch space: as it is, packed, rounded, or split
-// with or without rounding. Products that follow each other with the same X and form share it.
-enum class Form { kPlain, kPacked, kRounded, kSplit, kRoundedSplit };
+std::atomic<Activations> chosen_activations{Activations::kF32};
+
+// X in the form that the tasks of a product read, in the scratch space: as it is, packed, rounded to 16 bits,
+// split into two parts of bf16, or the first of those alone; both of these with or without rounding to 16
+// bits before. Products that follow each other with the same X and form share it.
+enum class Form { kPlain, kPacked, kRounded, kSplit, kRoundedSplit, kHigh, kRoundedHigh };
 Form form_of(const WeightProduct& p) {
-  const bool scaled = has_scales(p.w.format);
-  if (!is_few(p) && p.w.format != WeightFormat::kF32 && weight_matmul_impls().use().splits)
-    return scaled ? Form::kRoundedSplit : Form::kSplit;
+  const bool scaled = has_scales(p.w.format), splits = weight_matmul_impls().use().splits,
+             high = activations() == Activations::kBf16;
+  if (!is_few(p) && p.w.format != WeightFormat::kF32) {
+    if (high && (splits || !scaled)) return scaled ? Form::kRoundedHigh : Form::kHigh;
+    if (splits) return scaled ? Form::kRoundedSplit : Form::kSplit;
+  }
   return scaled ? Form::kRounded : is_few(p) ? Form::kPacked : Form::kPlain;
 }
-bool is_split(Form f) { return f == Form::kSplit || f == Form::kRoundedSplit; }
+bool is_high(Form f) { return f == Form::kHigh || f == Form::kRoundedHigh; }
+bool is_split(Form f) { return f == Form::kSplit || f == Form::kRoundedSplit || is_high(f); }
 bool same_form(const WeightProduct& a, const WeightProduct& b) {
   return a.x.data == b.x.data && a.x.rows == b.x.rows && a.x.cols == b.x.cols && a.x.stride == b.x.stride &&
          form_of(a) == form_of(b);
@@ -653,6 +666,9 @@ size_t form_size(const WeightProduct& p) {  // floats
     case Form::kSplit:
     case Form::kRoundedSplit:
       return rows * cols;
+    case Form::kHigh:
+    case Form::kRoundedHigh:
+      return (rows * cols + 1) / 2;
   }
   return 0;
 }
@@ -669,7 +685,7 @@ bf16* split_high(const WeightProduct& p, float* formed, size_t row) {
   return reinterpret_cast<bf16*>(formed) + row * p.x.cols;
 }
 bf16* split_low(const WeightProduct& p, float* formed, size_t row) {
-  return split_high(p, formed, p.x.rows + row);
+  return is_high(form_of(p)) ? nullptr : split_high(p, formed, p.x.rows + row);
 }
 
 // Runs task number `t` of a part whose rows are columns `first` ... of Y.
@@ -719,8 +735,12 @@ Impls<WeightMatmulFns>& weight_matmul_impls() {
   return table;
 }
 
+void use_activations(Activations a) { chosen_activations.store(a); }
+Activations activations() { return chosen_activations.load(std::memory_order_relaxed); }
+
 bool weight_matmul_rounds(WeightFormat f) {
-  return has_scales(f) || (f == WeightFormat::kBf16 && weight_matmul_impls().use().splits);
+  return has_scales(f) || (f == WeightFormat::kBf16 &&
+                           (weight_matmul_impls().use().splits || activations() == Activations::kBf16));
 }
 
 size_t weight_matmul_scratch(std::span<const WeightProduct> products) {
