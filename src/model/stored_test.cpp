@@ -9,6 +9,7 @@
 
 #include "io/test_dir.h"
 #include "kernels/common/compare.h"
+#include "kernels/weight_matmul/activations.h"
 #include "model/families/convert.h"
 #include "model/presets.h"
 
@@ -99,6 +100,33 @@ TEST(Stored, AnyFormatComputesWhatAnF32ModelWithItsNumbersDoes) {
         EXPECT_FALSE(within(
             compare<float, float>(run(*other, tokens, prompt)[0], run(*wide, tokens, prompt)[0]), tolerance));
       }
+    }
+  }
+}
+
+// Activations of 8 bits change the logits of a prompt with bf16 weights, by less than the weights have lost,
+// and nothing else: not what is written token by token, nor a model in f32.
+TEST(Stored, ActivationsOfBf16ConcernPromptsWithBf16Weights) {
+  for (const char* arch : kArchs) {
+    const TestDir dir;
+    ASSERT_TRUE(trained(arch)->save(dir / "m"));
+    Result<std::unique_ptr<Model>> wide = Model::load_stored(dir / "m", WeightFormat::kF32),
+                                   half = Model::load_stored(dir / "m", WeightFormat::kBf16);
+    ASSERT_TRUE(wide && half);
+    const auto tokens = random_sequences(1, 43);
+    const auto logits = [&](Model& model, size_t prompt, Activations a) {
+      use_activations(a);
+      std::vector<float> out = run(model, tokens, prompt)[0];
+      use_activations(Activations::kF32);
+      return out;
+    };
+    for (const size_t prompt : {size_t{1}, size_t{40}}) {
+      const std::vector<float> f32 = logits(**wide, prompt, Activations::kF32),
+                               exact = logits(**half, prompt, Activations::kF32),
+                               rounded = logits(**half, prompt, Activations::kBf16);
+      EXPECT_EQ(logits(**wide, prompt, Activations::kBf16), f32) << arch;
+      EXPECT_EQ(rounded == exact, prompt == 1) << arch;
+      EXPECT_LT((compare<float, float>(rounded, exact).rms), (compare<float, float>(exact, f32).rms)) << arch;
     }
   }
 }
