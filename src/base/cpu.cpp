@@ -33,8 +33,8 @@ bool lzcnt_and_f16c() {
   return f16c && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 5));
 }
 
-// VNNI and AVX512_BF16. Intel has both too, but needs two cycles for a product of bf16 pairs, as long as for
-// the four multiply-adds that it replaces; there AMX is what pays.
+// VNNI and AVX512_BF16. Intel has both too, but needs two cycles for a product of bf16 pairs, twice as long as
+// for the two multiply-adds that it replaces; there AMX is what pays.
 bool fast_dots() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__builtin_cpu_is("amd") || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(c & (1u << 11))) return false;

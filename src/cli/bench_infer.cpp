@@ -184,6 +184,7 @@ struct Bench {
     if (json) {
       Json j{{"model", o.model},
              {"weights", format},
+             {"activations", o.weights.activations},
              {"threads", pool.threads()},
              {"test", test},
              {"tokens_per_second", rate},

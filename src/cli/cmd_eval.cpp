@@ -86,8 +86,10 @@ void print(const char* way, const Comparison& c, const Options& o, const std::st
 }
 
 int run_task(const Options& o) {
-  if (!o.compare.empty() || !o.weights.dtype.empty() || !o.weights.quant.empty())
-    return wrong_use({"eval: --compare, --dtype and --quant are for texts", "leave them out with --task"});
+  if (!o.compare.empty() || !o.weights.dtype.empty() || !o.weights.quant.empty() ||
+      o.weights.activations != "f32")
+    return wrong_use(
+        {"eval: --compare, --dtype, --quant and --activations are for texts", "leave them out with --task"});
   TrainOptions t;
   t.task = o.task, t.task_set = o.task_set, t.eval_size = o.count, t.seed = o.seed;
   if (const Status s = validate(t); !s) return wrong_use(s.error());

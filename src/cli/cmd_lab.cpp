@@ -144,8 +144,7 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
   add("--precision", all->o.precision,
       "f32 or bf16 for all training runs, instead of the experiment's own: bf16 is faster where the "
-      "processor "
-      "has products of it (AMX, AMD since Zen 4)");
+      "processor has products of it (AMX, AMD since Zen 4)");
   add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
   add("--dir", all->o.dir, "folder of all experiments");
   add("--threads", all->threads, "threads; 0 = all cores");
