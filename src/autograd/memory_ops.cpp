@@ -247,8 +247,11 @@ FastWeightIn part_of(const FastWeightShape& s, const FastWeightIn& all, size_t b
 
 }  // namespace
 
-Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std::span<const uint32_t> offsets,
-                std::span<float* const> states, std::span<const StateCut> cuts) {
+Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
+                std::span<const uint32_t> offsets, std::span<float* const> states,
+                std::span<const StateCut> cuts) {
+  FastWeightShape s = shape;
+  if (states.empty()) s.precision = e.precision();
   const OpTimer timer(e.profile(), "fast weight", false);
   check_states(e, states);
   FastWeightIn in = inputs(s, v, offsets);

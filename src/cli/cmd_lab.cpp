@@ -44,6 +44,7 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
     if (!value->empty())
       return wrong_use(
           {fmt::format("lab run {}: it has no training runs, so {} means nothing", e.name, option)});
+  if (o.seeds) return wrong_use({fmt::format("lab run {}: it has no seeds, so --seeds means nothing", e.name)});
   catch_interrupts();
   ThreadPool pool(resolve_threads(threads));
   const Result<Computed> r = run_computation(e, o, this_program(), pool);
@@ -141,6 +142,7 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--paper", all->paper, "the paper's own settings: hours to days");
   add("--only", all->o.only, "only rows whose name contains this");
   add("--column", all->o.column, "only columns whose name contains this");
+  add("--seeds", all->o.seeds, "at most so many seeds in each cell; 0 = as many as the experiment has");
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
   add("--precision", all->o.precision,
       "f32 or bf16 for all training runs, instead of the experiment's own: bf16 is faster where the "
@@ -158,6 +160,7 @@ std::function<int()> define_lab(CLI::App& app) {
           {"lab: there is no action '" + all->action + "'", suggest(all->action, {"list", "run", "report"})});
     if (all->name.empty())
       return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
+    if (all->o.seeds < 0) return wrong_use({"lab run: --seeds must not be negative"});
     if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
     LabOptions o = all->o;
     o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;

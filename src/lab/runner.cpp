@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "base/interrupt.h"
 #include "io/file.h"
@@ -66,7 +67,8 @@ TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t)
 std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   std::vector<Trial> trials = e.trials(o.effort);
   std::erase_if(trials, [&](const Trial& t) {
-    return t.row.find(o.only) == std::string::npos || t.column.find(o.column) == std::string::npos;
+    return t.row.find(o.only) == std::string::npos || t.column.find(o.column) == std::string::npos ||
+           (o.seeds > 0 && t.options.seed >= o.seeds);
   });
   for (Trial& t : trials) {
     if (!o.text.empty() && !t.options.text.empty()) t.options.text = o.text;
@@ -110,11 +112,15 @@ Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, cons
   double left = 0, done = 0, seconds = 0;
   for (const TrialResult& t : study->trials)
     if (!t.result) left += weight(t.trial.options);
-  for (size_t i = 0; i < study->trials.size(); ++i) {
+  std::vector<size_t> order(study->trials.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return study->trials[i].trial.options.seed; });
+  for (size_t n = 0; n < order.size(); ++n) {
+    const size_t i = order[n];
     if (study->trials[i].result) continue;
     const Trial trial = study->trials[i].trial;
     if (!o.quiet)
-      fmt::print(stderr, "[{} of {}] {}, {}, {}{}\n", i + 1, study->trials.size(), trial.row, trial.column,
+      fmt::print(stderr, "[{} of {}] {}, {}, {}{}\n", n + 1, order.size(), trial.row, trial.column,
                  trial.variant,
                  done > 0 ? fmt::format("; about {} left in all", human_time(seconds / done * left)) : "");
     TrainOptions t = trial.options;

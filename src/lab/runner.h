@@ -1,5 +1,6 @@
-// Runs the trials of an experiment one after the other, each in its own run folder; what is done is not done
-// again, and an interrupted trial goes on where it stopped.
+// Runs the trials of an experiment one after the other, each in its own run folder, all of them with the first
+// seed before any with the second; what is done is not done again, and an interrupted trial goes on where it
+// stopped.
 //
 //   LAB/hqlt-table3-quick/trials/ID/...     run folders
 //   LAB/hqlt-table3-quick/report.html, result.json
@@ -16,6 +17,7 @@ struct LabOptions {
   std::string dir = "runs/lab";
   Effort effort = Effort::kDefault;
   std::string only, column;  // rows and columns that contain this; empty: all
+  int64_t seeds = 0;         // at most so many in a cell; 0: the experiment's own number
   std::string text;          // instead of the text that comes with the program
   std::string precision;     // of all trials, instead of their own
   std::string model;         // a model folder to look at, for computations that can

@@ -13,8 +13,9 @@
 //   11 + 3 m ..  the ten swaps of two pointers
 //   21 + 3 m ..  21 + 3 m + m p + i: pointer p begins at address i
 // values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
-// and all others are 14 further. The paper sweeps the number of bits and of swaps together. Its lengths are
-// not known to us; 32 is ours.
+// and all others are 14 further. The paper sweeps the number of bits and of swaps together; table=64 has so
+// many addresses whatever the number of swaps is, so that a curriculum can begin with few swaps in a whole
+// table. Its lengths are not known to us; 32 is ours.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -35,20 +36,25 @@ class StateRecall final : public Task {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
     all.push_back({"gradual", &gradual_, 0, 0,
                    "in training any number of swaps up to the length, and targets at each step"});
+    all.push_back({"table", &table_, 0, 16384, "addresses; 0: as many as swaps"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
     return all;
   }
-  std::vector<Problem> validate() const override { return {}; }
+  std::vector<Problem> validate() const override {
+    if (table_ == 0 || table_ >= static_cast<int64_t>(kPointers)) return {};
+    return {{"table", fmt::format("has {} addresses, fewer than the {} pointers", table_, kPointers),
+             fmt::format("use at least {}", kPointers)}};
+  }
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override {
-    return static_cast<size_t>(compact_ ? start_token(kPointers - 1, static_cast<size_t>(lengths_.longest()))
-                                        : addresses() + lengths_.longest());
+    return static_cast<size_t>(compact_ ? start_token(kPointers - 1, static_cast<size_t>(most_addresses()))
+                                        : addresses() + most_addresses());
   }
   size_t max_length(Split split) const override {
-    return static_cast<size_t>((1 + swap_tokens()) * lengths_.of(split)) + start_tokens() + 4;
+    return static_cast<size_t>(table(split) + swap_tokens() * lengths_.of(split)) + start_tokens() + 4;
   }
   size_t min_length(Split split) const override {
     const bool any = gradual_ && split == Split::kTrain;
@@ -57,7 +63,7 @@ class StateRecall final : public Task {
   double chance() const override { return 1.0 / static_cast<double>(values_); }
 
   Sample sample(Rng& rng, Split split) const override {
-    const auto m = static_cast<size_t>(lengths_.of(split));
+    const auto m = static_cast<size_t>(table(split)), most = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
     std::vector<int32_t> held(m);
@@ -67,7 +73,7 @@ class StateRecall final : public Task {
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
     const bool gradual = gradual_ && split == Split::kTrain;
-    const size_t swaps = gradual ? rng.below(m + 1) : m;
+    const size_t swaps = gradual ? rng.below(most + 1) : most;
     s.tokens.push_back(init());
     const auto target = [&](bool supervised, size_t p) {
       s.targets.resize(s.tokens.size(), kUnsupervised);
@@ -132,8 +138,8 @@ class StateRecall final : public Task {
     const auto name = [&](int32_t p) { return static_cast<char>('a' + p - pointer()); };
     if (token >= start_token(0, 0)) {
       const int64_t id = token - start_token(0, 0);
-      return fmt::format("{}@{}", name(pointer() + static_cast<int32_t>(id / lengths_.longest())),
-                         id % lengths_.longest());
+      return fmt::format("{}@{}", name(pointer() + static_cast<int32_t>(id / most_addresses())),
+                         id % most_addresses());
     }
     if (token >= swap_token(0, 1)) {
       const auto [p, q] = swap_of(token);
@@ -154,20 +160,22 @@ class StateRecall final : public Task {
   int32_t query() const { return init() + 2; }
   int32_t pointer() const { return init() + 3; }
   int32_t addresses() const { return pointer() + static_cast<int32_t>(kPointers); }
+  int64_t table(Split split) const { return table_ ? table_ : lengths_.of(split); }
+  int64_t most_addresses() const { return table_ ? table_ : lengths_.longest(); }
   int64_t swap_tokens() const { return compact_ ? 1 : 2; }
   int32_t value_token(size_t address, int32_t value) const {
-    return static_cast<int32_t>(addresses() + lengths_.longest() + values_ * static_cast<int64_t>(address)) +
+    return static_cast<int32_t>(addresses() + most_addresses() + values_ * static_cast<int64_t>(address)) +
            value;
   }
   // Pairs p < q in the order of p, then q.
   int32_t swap_token(size_t p, size_t q) const {
     const size_t before = p * (2 * kPointers - 1 - p) / 2;
-    return static_cast<int32_t>(addresses() + (1 + values_) * lengths_.longest() +
+    return static_cast<int32_t>(addresses() + (1 + values_) * most_addresses() +
                                 static_cast<int64_t>(before + q - p - 1));
   }
   int32_t start_token(size_t p, size_t address) const {
     return swap_token(kPointers - 2, kPointers - 1) + 1 +
-           static_cast<int32_t>(static_cast<int64_t>(p) * lengths_.longest() + static_cast<int64_t>(address));
+           static_cast<int32_t>(static_cast<int64_t>(p) * most_addresses() + static_cast<int64_t>(address));
   }
   size_t start_tokens() const { return compact_ ? kPointers : 2 * kPointers; }
   std::pair<int32_t, int32_t> swap_of(int32_t token) const {
@@ -178,7 +186,7 @@ class StateRecall final : public Task {
     return {};
   }
 
-  int64_t values_ = 2;
+  int64_t values_ = 2, table_ = 0;
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
   bool any_pointer_ = false, compact_ = false, gradual_ = false;
 };

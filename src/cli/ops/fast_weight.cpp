@@ -15,6 +15,8 @@ void validate(const OpCall& c, std::vector<Problem>& problems) {
                         fmt::format("give a multiple of the {} heads of k", c.dim("Hk"))});
   if (c.number("chunk") > 0 && (c.form() == "recurrent" || c.form() == "step"))
     problems.push_back({"--set chunk", "has no meaning for --form " + c.form(), "use --form chunk"});
+  if (c.word("precision") == "bf16" && (c.form() == "recurrent" || c.form() == "step"))
+    problems.push_back({"--set precision", "bf16 has no meaning for --form " + c.form(), "use --form chunk"});
 }
 
 FastWeightShape shape_of(const OpCall& c) {
@@ -32,6 +34,7 @@ FastWeightShape shape_of(const OpCall& c) {
            : c.form() == "auto" ? FastWeightForm::kAuto
                                 : FastWeightForm::kRecurrent;
   s.chunk = static_cast<size_t>(c.number("chunk"));
+  s.precision = c.word("precision") == "bf16" ? Precision::kBf16 : Precision::kF32;
   s.scale = static_cast<float>(c.is_set("scale") ? c.number("scale") : 1 / std::sqrt(c.dim("dk")));
   return s;
 }
@@ -118,7 +121,9 @@ const CallableOp& fast_weight_op() {
        {"dbeta", "like beta", "gradient of beta, if given", true},
        {"dS0", "B Hv dk dv", "gradient of the initial state", true}},
       {whole_setting("chunk", "0", 0, kFastWeightMaxChunk,
-                     fmt::format("tokens per chunk; 0 = {}", kFastWeightChunk)),
+                     fmt::format("tokens per chunk; 0 = {}, with precision bf16 32 or 64", kFastWeightChunk)),
+       choice_setting("precision", "f32", {"f32", "bf16"},
+                      "of the numbers that the chunk form multiplies; sums and states are f32"),
        number_setting("scale", "", -1e30, 1e30, "factor on q; default dk^-1/2"),
        choice_setting("l2norm", "0", {"0", "1"},
                       "1: q and k are first divided by sqrt(sum x^2 + 1e-6), per head")},

@@ -35,19 +35,44 @@ void scale_rows(Mat<const float> x, float factor, Mat<float> y, size_t begin, si
   }
 }
 
+// f32 to bf16, ties to even; a NaN stays one.
+struct Rounded {
+  template <class D, class V, class D16 = hn::Rebind<uint16_t, D>>
+  static HWY_INLINE hn::Vec<D16> of(D d, V v) {
+    const hn::RebindToUnsigned<D> du;
+    (void)d;
+    const auto bits = hn::BitCast(du, v), high = hn::ShiftRight<16>(bits);
+    const auto half = hn::Add(hn::Set(du, 0x7fffu), hn::And(high, hn::Set(du, 1u)));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, half)), nan = hn::Or(high, hn::Set(du, 0x40u));
+    return hn::TruncateTo(D16(), hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, rounded));
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+// Isa::kAvx512Dot. The same by one instruction, but for tiny numbers (below 2^-126), which it takes for zero.
+struct RoundedByMachine {
+  template <class D, class V, class D16 = hn::Rebind<uint16_t, D>>
+  static HWY_INLINE hn::Vec<D16> of(D d, V v) {
+    if constexpr (hn::MaxLanes(D()) == 16) {
+      constexpr int kDenormal = 0x20;
+      if (HWY_LIKELY(_mm512_fpclass_ps_mask(v.raw, kDenormal) == 0)) {
+        hn::Vec<D16> to;
+        asm("vcvtneps2bf16 %1, %0" : "=v"(to.raw) : "v"(v.raw));
+        return to;
+      }
+    }
+    return Rounded::of(d, v);
+  }
+};
+#endif
+
+template <class Rounding>
 void rows_to_bf16(Mat<const float> x, Mat<bf16> y, size_t begin, size_t end) {
   for (size_t r = begin; r < end; ++r) {
     const float* p = x.row(r);
     uint16_t* to = &y.row(r)->bits;
     for_lanes(y.cols, [&](auto d, size_t i) {
-      const hn::RebindToUnsigned<decltype(d)> du;
-      const hn::Rebind<uint16_t, decltype(d)> d16;
-      const auto v = hn::LoadU(d, p + i);
-      const auto bits = hn::BitCast(du, v), high = hn::ShiftRight<16>(bits);
-      const auto half = hn::Add(hn::Set(du, 0x7fffu), hn::And(high, hn::Set(du, 1u)));
-      const auto rounded = hn::ShiftRight<16>(hn::Add(bits, half)), nan = hn::Or(high, hn::Set(du, 0x40u));
-      hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, rounded)), d16,
-                 to + i);
+      hn::StoreU(Rounding::of(d, hn::LoadU(d, p + i)), hn::Rebind<uint16_t, decltype(d)>(), to + i);
     });
   }
 }
@@ -79,7 +104,10 @@ double squares(const float* x, size_t n) {
   return hn::GetLane(hn::SumOfLanes(dd, hn::Add(a, b))) + ref::sum_squares(x + i, n - i);
 }
 
-constexpr ElementwiseFns kFns{add_rows, scale_rows, rows_to_bf16, rows_to_f32, squares};
+constexpr ElementwiseFns kFns{add_rows, scale_rows, rows_to_bf16<Rounded>, rows_to_f32, squares};
+#if HWY_TARGET == HWY_AVX3
+constexpr ElementwiseFns kDotFns{add_rows, scale_rows, rows_to_bf16<RoundedByMachine>, rows_to_f32, squares};
+#endif
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -112,7 +140,8 @@ constexpr ElementwiseFns kRefFns{
 }  // namespace
 
 Impls<ElementwiseFns>& elementwise_impls() {
-  static Impls<ElementwiseFns> table("elementwise", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+  static Impls<ElementwiseFns> table("elementwise", {"avx512dot", Isa::kAvx512Dot, &N_AVX3::kDotFns},
+                                     {"avx512", Isa::kAvx512, &N_AVX3::kFns},
                                      {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
                                      {"ref", Isa::kBase, &kRefFns});
   return table;

@@ -1,5 +1,6 @@
 // The chunk form: C tokens at a time as matrix products, with one triangular inverse per chunk. For f32 the
 // flops are least with small chunks: 6 dk dv + 4 C (dk + dv) per token, against 7 dk dv of the recurrence.
+// Products of bf16 want larger ones: rounding the state to bf16 and units with large tiles cost by the chunk.
 // Derivation: docs/math/fast_weight.md. Included once per target.
 //
 // Inside a chunk with start state S and decays A_i = alpha_1 .. alpha_i (numbers, or one per key channel):
@@ -12,8 +13,12 @@
 #define BRAID_FAST_WEIGHT_CHUNK_SIZES
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <type_traits>
 
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/fast_weight/fast_weight.h"
+#include "kernels/matmul/matmul.h"
 
 namespace braid {
 
@@ -37,9 +42,11 @@ struct ChunkBuffers {
   // meets 1 / A_i.
   float *starts, *states, *rs, *us, *dS, *up, *z, *du, *up_t, *u_t, *product_t, *d_gated, *d_kd, *d_pair;
   float *d_col, *d_g;
+  // Operands of a product rounded to bf16.
+  float *narrow_a = nullptr, *narrow_b = nullptr;
 
   ChunkBuffers(const FastWeightShape& s, float* base)
-      : C(s.chunk ? s.chunk : kFastWeightChunk),
+      : C(fast_weight_chunk(s)),
         cp(pad16(C)),
         kp(pad16(s.dk)),
         W(pad16(std::min(s.dv, kFastWeightChunkBlock))),
@@ -51,6 +58,10 @@ struct ChunkBuffers {
     take(base, keep, kp), take(base, pair, 2 * C * cp), take(base, ratio, C * cp);
     take(base, inverse, C * cp), take(base, inverse_beta, C * cp), take(base, beta, cp);
     take(base, y, 2 * C * W), take(base, r, C * W), take(base, u, C * W), take(base, S, state);
+    if (s.precision == Precision::kBf16) {
+      const size_t most = std::max(2 * C, s.dk) * std::max({kp, W, 2 * cp});
+      take(base, narrow_a, most / 2), take(base, narrow_b, most / 2);
+    }
   }
   // every: tokens of a segment; segments: how many start states to keep.
   ChunkBuffers(const FastWeightShape& s, size_t every, size_t segments, float* base) : ChunkBuffers(s, base) {
@@ -72,7 +83,7 @@ struct ChunkBuffers {
 
 // Tokens of a segment of backward: what forward emitted, else so many whole chunks.
 inline size_t segment_tokens(const FastWeightShape& s, size_t every) {
-  const size_t C = s.chunk ? s.chunk : kFastWeightChunk;
+  const size_t C = fast_weight_chunk(s);
   return every ? every : std::max<size_t>(1, kSegment / C) * C;
 }
 
@@ -143,43 +154,103 @@ HWY_INLINE float dot_rows(const float* x, const float* y, size_t n) {
   return sum_lanes(n, [&](auto d, size_t i) { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
 }
 
-// Products with a lower triangular A: [c, c], in blocks of rows that leave most of the zeros out. What stands
-// above a block's diagonal must be zero, what stands right of the block is not read.
-constexpr size_t kTriangle = 16;
+// How the chunk form multiplies; C: [m, n] row-major, as in gemm-inl.h. kTriangle: rows of a triangular
+// matrix that are multiplied together. What stands above the diagonal there must be zero, what stands right
+// of it is not read.
+
+// Numbers of f32.
+struct Wide {
+  static constexpr size_t kTriangle = 16;
+  explicit Wide(const ChunkBuffers&) {}
+  HWY_INLINE void nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+                     float* c, size_t ldc, Into into) const {
+    gemm_nn(m, n, k, a, lda, b, ldb, c, ldc, into);
+  }
+  HWY_INLINE void tn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+                     float* c, size_t ldc, Into into) const {
+    gemm_tn(m, n, k, a, lda, b, ldb, c, ldc, into);
+  }
+  HWY_INLINE void tn_keep(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b,
+                          size_t ldb, const float* keep, const float* from, float* c, size_t ldc) const {
+    gemm_tn_keep(m, n, k, a, lda, b, ldb, keep, from, c, ldc);
+  }
+};
+
+// The same numbers rounded to bf16, with sums of f32, by whatever this machine has for that (kernels/matmul).
+// Its tiles are large, so a triangle is taken as a whole.
+struct Narrow {
+  static constexpr size_t kTriangle = kFastWeightMaxChunk;
+  const ChunkBuffers& buffers;
+  explicit Narrow(const ChunkBuffers& b) : buffers(b) {}
+  void nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb, float* c,
+          size_t ldc, Into into) const {
+    product(MatmulForm::kNN, {a, m, k, lda}, {b, k, n, ldb}, {c, m, n, ldc}, into);
+  }
+  void tn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb, float* c,
+          size_t ldc, Into into) const {
+    product(MatmulForm::kTN, {a, k, m, lda}, {b, k, n, ldb}, {c, m, n, ldc}, into);
+  }
+  void tn_keep(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
+               const float* keep, const float* from, float* c, size_t ldc) const {
+    for (size_t i = 0; i < m; ++i) scale_row((from ? from : c) + i * ldc, keep[i], n, c + i * ldc);
+    tn(m, n, k, a, lda, b, ldb, c, ldc, Into::kAdd);
+  }
+
+ private:
+  void product(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into) const {
+    const Mat<bf16> a16(reinterpret_cast<bf16*>(buffers.narrow_a), a.rows, a.cols),
+        b16(reinterpret_cast<bf16*>(buffers.narrow_b), b.rows, b.cols);
+    convert(a, a16), convert(b, b16);
+    matmul_bf16_impls().use().panel({.form = form,
+                                     .m = c.rows,
+                                     .n = c.cols,
+                                     .k = b.rows,
+                                     .a = a16.data,
+                                     .b = b16.data,
+                                     .a_stride = a16.stride,
+                                     .b_stride = b16.stride,
+                                     .c = c.data,
+                                     .c_stride = c.stride,
+                                     .into = into});
+  }
+};
+
+// Products with a lower triangular A: [c, c], in blocks of rows that leave most of the zeros out.
 
 // C (+)= A B
-HWY_INLINE void gemm_lower(size_t c, size_t n, const float* a, size_t lda, const float* b, size_t ldb,
-                           float* to, size_t ldc, Into into) {
-  for (size_t i = 0; i < c; i += kTriangle) {
-    const size_t rows = std::min(kTriangle, c - i);
-    gemm_nn(rows, n, i + rows, a + i * lda, lda, b, ldb, to + i * ldc, ldc, into);
+template <class Products>
+HWY_INLINE void lower(const Products& p, size_t c, size_t n, const float* a, size_t lda, const float* b,
+                      size_t ldb, float* to, size_t ldc, Into into) {
+  for (size_t i = 0; i < c; i += Products::kTriangle) {
+    const size_t rows = std::min(Products::kTriangle, c - i);
+    p.nn(rows, n, i + rows, a + i * lda, lda, b, ldb, to + i * ldc, ldc, into);
   }
 }
 // C (+)= A^T B
-HWY_INLINE void gemm_lower_t(size_t c, size_t n, const float* a, size_t lda, const float* b, size_t ldb,
-                             float* to, size_t ldc, Into into) {
-  for (size_t i = 0; i < c; i += kTriangle)
-    gemm_tn(std::min(kTriangle, c - i), n, c - i, a + i * lda + i, lda, b + i * ldb, ldb, to + i * ldc, ldc,
-            into);
+template <class Products>
+HWY_INLINE void lower_t(const Products& p, size_t c, size_t n, const float* a, size_t lda, const float* b,
+                        size_t ldb, float* to, size_t ldc, Into into) {
+  for (size_t i = 0; i < c; i += Products::kTriangle)
+    p.tn(std::min(Products::kTriangle, c - i), n, c - i, a + i * lda + i, lda, b + i * ldb, ldb, to + i * ldc,
+         ldc, into);
 }
 // The lower triangle of A B, A: [c, k], B: [k, c]; some of what is above comes along.
-HWY_INLINE void gemm_to_lower(size_t c, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
-                              float* to, size_t ldc) {
-  for (size_t i = 0; i < c; i += kTriangle) {
-    const size_t rows = std::min(kTriangle, c - i);
-    gemm_nn(rows, whole_vectors(i + rows), k, a + i * lda, lda, b, ldb, to + i * ldc, ldc, Into::kOverwrite);
+template <class Products>
+HWY_INLINE void to_lower(const Products& p, size_t c, size_t k, const float* a, size_t lda, const float* b,
+                         size_t ldb, float* to, size_t ldc) {
+  for (size_t i = 0; i < c; i += Products::kTriangle) {
+    const size_t rows = std::min(Products::kTriangle, c - i);
+    p.nn(rows, whole_vectors(i + rows), k, a + i * lda, lda, b, ldb, to + i * ldc, ldc, Into::kOverwrite);
   }
-}
-// The columns that the three above may touch in row i.
-constexpr size_t triangle_columns(size_t i, size_t c) {
-  return whole_vectors(std::min(c, (i / kTriangle + 1) * kTriangle));
 }
 
 // One value head of one sequence, columns [begin, end) of its values. Null stands for a state of zeros.
+template <class Products>
 struct ChunkTask {
   const Head& h;
   const ChunkBuffers& b;
   size_t begin, end;
+  Products products{b};
   bool delta = h.s.write == FastWeightWrite::kDelta, channel = h.s.decay == Decay::kChannel;
   size_t dk = h.s.dk, kp = b.kp, cp = b.cp, cols = end - begin, W = pad16(cols), ld = state_stride(W);
 
@@ -230,15 +301,20 @@ struct ChunkTask {
     a.add(grad.dq, h.row0 + t, h.key_head * dk, dk), a.add(grad.dk, h.row0 + t, h.key_head * dk, dk);
     return a;
   }
+  // The columns that products with a triangle may touch in row i.
+  static constexpr size_t triangle_columns(size_t i, size_t c) {
+    return whole_vectors(std::min(c, (i / Products::kTriangle + 1) * Products::kTriangle));
+  }
+
   // C = A B in panels of columns.
-  static void gemm_nn_ahead(const Ahead& ahead, size_t m, size_t n, size_t k, const float* a, size_t lda,
-                            const float* b, size_t ldb, float* c, size_t ldc) {
-    constexpr size_t kPanel = kGemmVecs * kLanes;
+  void nn_ahead(const Ahead& ahead, size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b,
+                size_t ldb, float* c, size_t ldc) const {
+    const size_t kPanel = std::is_same_v<Products, Wide> ? kGemmVecs * kLanes : n;
     const size_t panels = (n + kPanel - 1) / kPanel;
     for (size_t i = 0; i < panels; ++i) {
       ahead.touch(i, panels);
       const size_t col = i * kPanel;
-      gemm_nn(m, std::min(kPanel, n - col), k, a, lda, b + col, ldb, c + col, ldc, Into::kOverwrite);
+      products.nn(m, std::min(kPanel, n - col), k, a, lda, b + col, ldb, c + col, ldc, Into::kOverwrite);
     }
   }
 
@@ -287,8 +363,8 @@ struct ChunkTask {
     if (c < n)
       for (size_t i = 0; i < dk; ++i) std::fill(b.kt + i * cp + c, b.kt + i * cp + n, 0.0f);
     transpose(c, dk, k, kp, b.kt, cp);
-    gemm_to_lower(c, dk, b.raw, kp, b.kt, cp, b.pair, cp);
-    if (delta) gemm_to_lower(c, dk, k, kp, b.kt, cp, b.pair + c * cp, cp);
+    to_lower(products, c, dk, b.raw, kp, b.kt, cp, b.pair, cp);
+    if (delta) to_lower(products, c, dk, k, kp, b.kt, cp, b.pair + c * cp, cp);
     for (size_t i = 0; i < c; ++i) {
       const size_t filled = triangle_columns(i, c);
       mul_rows(b.pair + i * cp, b.ratio + i * cp, filled, b.pair + i * cp);
@@ -379,22 +455,22 @@ struct ChunkTask {
     }
     const size_t first = read ? 0 : c, last = delta ? 2 * c : c;
     if (from && first < last)
-      gemm_nn_ahead(ahead, last - first, W, dk, b.gated + first * kp, kp, from, ld, b.y + first * W, W);
+      nn_ahead(ahead, last - first, W, dk, b.gated + first * kp, kp, from, ld, b.y + first * W, W);
     if (!from) ahead.touch(0, 2);
     if (delta) {
       if (from)
         for (size_t x = 0; x < c * W; x += kLanes)
           hn::StoreU(hn::Sub(hn::LoadU(d, r + x), hn::LoadU(d, b.y + c * W + x)), d, r + x);
-      gemm_lower(c, W, b.inverse_beta, cp, r, W, u, W, Into::kOverwrite);
+      lower(products, c, W, b.inverse_beta, cp, r, W, u, W, Into::kOverwrite);
     } else {
       std::copy_n(r, c * W, u);
     }
     if (!from) ahead.touch(1, 2);
-    if (read) gemm_lower(c, W, b.pair, cp, u, W, b.y, W, from ? Into::kAdd : Into::kOverwrite);
+    if (read) lower(products, c, W, b.pair, cp, u, W, b.y, W, from ? Into::kAdd : Into::kOverwrite);
     if (to && from)
-      gemm_tn_keep(dk, W, c, b.kd, kp, u, W, b.keep, from, to, ld);
+      products.tn_keep(dk, W, c, b.kd, kp, u, W, b.keep, from, to, ld);
     else if (to)
-      gemm_tn(dk, W, c, b.kd, kp, u, W, to, ld, Into::kOverwrite);
+      products.tn(dk, W, c, b.kd, kp, u, W, to, ld, Into::kOverwrite);
   }
 
   const float* load_state(const float* state, float* to) const {
@@ -446,12 +522,12 @@ struct ChunkTask {
       load_row(dout.row(h.row0 + t + i) + h.head * h.s.dv + begin, nullptr, cols, W, 1.0f, b.up + i * W);
     const Ahead results = results_ahead(t, c, grad);
     results.touch(0, 3);
-    gemm_lower_t(c, W, b.pair, cp, b.up, W, b.du, W, Into::kOverwrite);
+    lower_t(products, c, W, b.pair, cp, b.up, W, b.du, W, Into::kOverwrite);
     results.touch(1, 3);
-    if (dS) gemm_nn(c, W, dk, b.kd, kp, dS, ld, b.du, W, Into::kAdd);
+    if (dS) products.nn(c, W, dk, b.kd, kp, dS, ld, b.du, W, Into::kAdd);
     const float* Z = b.du;
     if (delta) {
-      gemm_lower_t(c, W, b.inverse, cp, b.du, W, b.z, W, Into::kOverwrite);
+      lower_t(products, c, W, b.inverse, cp, b.du, W, b.z, W, Into::kOverwrite);
       Z = b.z;
       for (size_t i = 0; i < c; ++i) scale_row(Z + i * W, -b.beta[i], W, b.up + (c + i) * W);
     }
@@ -464,23 +540,23 @@ struct ChunkTask {
     // The states stand on the left, so that they need no transpose.
     if (S) {
       transpose(m, W, b.up, W, b.up_t, tp);
-      gemm_nn_ahead(ahead, dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp);
+      nn_ahead(ahead, dk, mp, W, S, ld, b.up_t, tp, b.product_t, tp);
       transpose(dk, m, b.product_t, tp, b.d_gated, kp);
     } else {
       std::fill_n(b.d_gated, m * kp, 0.0f);
     }
     transpose(c, W, U, W, b.u_t, cp);
     if (dS) {
-      gemm_nn(dk, n, W, dS, ld, b.u_t, cp, b.product_t, tp, Into::kOverwrite);
+      products.nn(dk, n, W, dS, ld, b.u_t, cp, b.product_t, tp, Into::kOverwrite);
       transpose(dk, c, b.product_t, tp, b.d_kd, kp);
     } else {
       std::fill_n(b.d_kd, c * kp, 0.0f);
     }
     results.touch(2, 3);
-    gemm_to_lower(c, W, b.up, W, b.u_t, cp, b.d_pair, cp);
+    to_lower(products, c, W, b.up, W, b.u_t, cp, b.d_pair, cp);
     if (!S) ahead.touch(0, 1);
     if (delta) {
-      gemm_to_lower(c, W, Z, W, b.u_t, cp, b.d_pair + c * cp, cp);
+      to_lower(products, c, W, Z, W, b.u_t, cp, b.d_pair + c * cp, cp);
       for (size_t i = 0; i < c; ++i) {
         float* dL = b.d_pair + (c + i) * cp;
         const float* L = b.pair + (c + i) * cp;
@@ -490,16 +566,18 @@ struct ChunkTask {
         put(dbeta, grad.dbeta.row(h.row0 + t + i) + h.head, head);
       }
     }
-    // The last row of d_g begins with what the decay of the state gets.
+    // What the decay of the state gets: per channel in the last row of d_g, or in its first number.
     const bool decays = h.s.decay != Decay::kNone;
     float* const dg_end = b.d_g + b.C * kp;
-    if (decays)
+    if (decays) {
       for (size_t i = 0; i < dk; ++i)
         dg_end[i] = S && dS ? b.keep[i] * dot_rows(S + i * ld, dS + i * ld, W) : 0.0f;
+      if (!channel) *dg_end = std::accumulate(dg_end, dg_end + dk, 0.0f);
+    }
     if (wanted && dS)
-      gemm_tn_keep(dk, W, m, b.gated, kp, b.up, W, b.keep, nullptr, b.dS, ld);
+      products.tn_keep(dk, W, m, b.gated, kp, b.up, W, b.keep, nullptr, b.dS, ld);
     else if (wanted)
-      gemm_tn(dk, W, m, b.gated, kp, b.up, W, b.dS, ld, Into::kOverwrite);
+      products.tn(dk, W, m, b.gated, kp, b.up, W, b.dS, ld, Into::kOverwrite);
     pairs_backward(c);
     // q_i meets A_i, and so does k_i in one sum; in others k_j meets 1 / A_j. The pair (i, i) of P has no
     // decay.
@@ -513,7 +591,7 @@ struct ChunkTask {
         const auto qx = hn::LoadU(d1, q + x), kx = hn::LoadU(d1, k + x), dp = hn::Set(d1, diagonal);
         auto dqx = hn::LoadU(d1, dq + x), dc = hn::LoadU(d1, col + x);
         auto dr = delta ? hn::LoadU(d1, row + x) : hn::Zero(d1);
-        if (decays) hn::StoreU(hn::MulAdd(qx, dqx, hn::Mul(kx, hn::Sub(dr, dc))), d1, dg + x);
+        if (channel) hn::StoreU(hn::MulAdd(qx, dqx, hn::Mul(kx, hn::Sub(dr, dc))), d1, dg + x);
         dqx = hn::Mul(hn::Set(d1, h.s.scale), hn::MulAdd(dp, kx, dqx));
         dr = hn::Add(dr, hn::MulAdd(dp, qx, dc));
         if (keys == Into::kAdd)
@@ -523,6 +601,31 @@ struct ChunkTask {
       });
     }
     if (decays) decay_backward(t, c, grad, head, dg_all);
+  }
+
+  // Of one decay for all channels, before the pairs have come to d_gated and d_col: d_g begins with the
+  // gradients of log A_i, one number each. A pair (i, j) meets A_i / A_j, so what A_i gets A_j loses. Both
+  // are the same number here; summed over rows of dq and dk their roundings would stay.
+  void scalar_decay_backward(size_t c) const {
+    const float* k = b.raw + c * kp;
+    float *const dg = b.d_g, *const dg_end = b.d_g + b.C * kp;
+    std::fill_n(dg, c, 0.0f);
+    for (size_t i = 0; i < c; ++i) {
+      const float at_end = dot_rows(k + i * kp, b.d_col + i * kp, dk);
+      *dg_end += at_end;
+      dg[i] += dot_rows(b.raw + i * kp, b.d_gated + i * kp, dk) - at_end;
+      if (delta) dg[i] += dot_rows(k + i * kp, b.d_gated + (c + i) * kp, dk);
+      for (size_t row = i; row < (delta ? 2 * c : c); row += c) {
+        const float *pair = b.pair + row * cp, *d_pair = b.d_pair + row * cp;
+        float sum = 0;
+        for_lanes(i, [&](auto d1, size_t x) {
+          const auto both = hn::Mul(hn::LoadU(d1, pair + x), hn::LoadU(d1, d_pair + x));
+          hn::StoreU(hn::Sub(hn::LoadU(d1, dg + x), both), d1, dg + x);
+          sum += hn::GetLane(hn::SumOfLanes(d1, both));
+        });
+        dg[i] += sum;
+      }
+    }
   }
 
   // d_gated, d_kd and d_pair to gradients of the rows of raw: d_gated becomes [dq; dk that meets A_i], d_col
@@ -540,13 +643,7 @@ struct ChunkTask {
         if (delta) scale_row(b.d_gated + (c + i) * kp, b.gamma[i], dkp, b.d_gated + (c + i) * kp);
         scale_row(b.d_kd + i * kp, to_end[i], dkp, b.d_col + i * kp);
       }
-      if (decays)
-        for (size_t i = 0; i < c; ++i)
-          for_lanes(dk, [&](auto d1, size_t x) {
-            hn::StoreU(hn::MulAdd(hn::LoadU(d1, k + i * kp + x), hn::LoadU(d1, b.d_col + i * kp + x),
-                                  hn::LoadU(d1, dg_end + x)),
-                       d1, dg_end + x);
-          });
+      if (decays) scalar_decay_backward(c);
       HWY_ALIGN float diagonal[kFastWeightMaxChunk];
       for (size_t i = 0; i < c; ++i) {
         float* dP = b.d_pair + i * cp;
@@ -558,8 +655,8 @@ struct ChunkTask {
       }
       for (size_t part = 0; part < (delta ? 2 : 1); ++part) {
         const size_t row = part * c;
-        gemm_lower(c, dkp, b.d_pair + row * cp, cp, k, kp, b.d_gated + row * kp, kp, Into::kAdd);
-        gemm_lower_t(c, dkp, b.d_pair + row * cp, cp, b.raw + row * kp, kp, b.d_col, kp, Into::kAdd);
+        lower(products, c, dkp, b.d_pair + row * cp, cp, k, kp, b.d_gated + row * kp, kp, Into::kAdd);
+        lower_t(products, c, dkp, b.d_pair + row * cp, cp, b.raw + row * kp, kp, b.d_col, kp, Into::kAdd);
       }
       for (size_t i = 0; i < c; ++i) b.d_pair[i * cp + i] = diagonal[i];
       return;
@@ -605,23 +702,21 @@ struct ChunkTask {
     }
   }
 
-  // Rows of d_g hold the gradient of log A_i, and the last row what belongs to log A_C; g_i is in A_i and all
-  // later ones.
+  // d_g holds the gradients of log A_i, a row or a number each, and in its last row what belongs to log A_C;
+  // g_i is in A_i and all later ones.
   void decay_backward(size_t t, size_t c, const FastWeightGrad& grad, Into head, double& dg_all) const {
     float* const sum = b.d_g + b.C * kp;
-    double total = 0;
-    if (!channel)
-      for (size_t x = 0; x < dk; ++x) total += static_cast<double>(sum[x]);
+    double total = channel ? 0.0 : static_cast<double>(*sum);
     for (size_t i = c; i-- > 0;) {
-      const float* dg = b.d_g + i * kp;
       if (channel) {
+        const float* dg = b.d_g + i * kp;
         for_lanes(dk, [&](auto d1, size_t x) {
           hn::StoreU(hn::Add(hn::LoadU(d1, sum + x), hn::LoadU(d1, dg + x)), d1, sum + x);
         });
         if (grad.dg.data) put(sum, grad.dg.row(h.row0 + t + i) + h.head * dk, dk, head);
         continue;
       }
-      total += static_cast<double>(sum_lanes(dk, [&](auto d1, size_t x) { return hn::LoadU(d1, dg + x); }));
+      total += static_cast<double>(b.d_g[i]);
       if (h.s.decay == Decay::kToken && grad.dg.data)
         put(static_cast<float>(total), grad.dg.row(h.row0 + t + i) + h.head, head);
       dg_all += total;
@@ -684,14 +779,16 @@ struct ChunkTask {
   }
 };
 
+template <class Products>
 void chunk_fwd(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t head, size_t begin,
                size_t end, Mat<float> o, float* s_end, const FastWeightMarks& marks, float* scratch) {
   const Head h(s, in, seq, head);
   const ChunkBuffers b(s, scratch);
-  ChunkTask{h, b, begin, end}.forward(state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head),
-                                      state_of(s, s_end, head), marks, o);
+  ChunkTask<Products>{h, b, begin, end}.forward(state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head),
+                                                state_of(s, s_end, head), marks, o);
 }
 
+template <class Products>
 void chunk_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> dout, const float* ds_end,
                const FastWeightGrad& grad, size_t seq, size_t key_head, float* ds0, float* dg_head,
                const FastWeightMarks& marks, float* scratch) {
@@ -703,7 +800,7 @@ void chunk_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float
     double dg_all = 0;
     for (size_t begin = 0; begin < s.dv; begin += kFastWeightChunkBlock) {
       const auto first = [](bool yes) { return yes ? Into::kOverwrite : Into::kAdd; };
-      const ChunkTask task{h, b, begin, std::min(s.dv, begin + kFastWeightChunkBlock)};
+      const ChunkTask<Products> task{h, b, begin, std::min(s.dv, begin + kFastWeightChunkBlock)};
       task.backward(state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head), state_of(s, ds_end, head),
                     state_of(s, ds0, head), marks, dout, grad, first(begin == 0 && head == key_head * group),
                     first(begin == 0), dg_all);

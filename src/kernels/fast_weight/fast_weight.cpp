@@ -20,7 +20,8 @@ namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr FastWeightFns kFns{fwd, chunk_fwd, bwd, chunk_bwd};
+constexpr FastWeightFns kFns{fwd, chunk_fwd<Wide>, chunk_fwd<Narrow>,
+                             bwd, chunk_bwd<Wide>, chunk_bwd<Narrow>};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -116,7 +117,7 @@ void ref_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> 
   if (s.decay == FastWeightDecay::kChannel) scatter(dg, grad.dg, row, n, head * s.dk, group * s.dk);
 }
 
-constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_bwd, ref_bwd};
+constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_fwd, ref_bwd, ref_bwd, ref_bwd};
 
 const FastWeightFns& fns_for(const FastWeightShape& s) {
   return std::max(s.dk, s.dv) <= kFastWeightMaxDim ? fast_weight_impls().use() : kRefFns;
@@ -146,7 +147,7 @@ FastWeightShape with_chunk(FastWeightShape s, size_t chunk) {
 size_t fwd_scratch_per_thread(const FastWeightShape& shape) {
   if (shape.form == FastWeightForm::kRecurrent) return 0;
   const bool fixed = shape.form == FastWeightForm::kChunk;
-  return ChunkBuffers(with_chunk(shape, fixed ? shape.chunk : kWholeTokens), nullptr).floats;
+  return ChunkBuffers(with_chunk(shape, fixed ? fast_weight_chunk(shape) : kWholeTokens), nullptr).floats;
 }
 
 size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets,
@@ -158,8 +159,8 @@ size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint
   };
   const size_t T = longest_sequence(offsets);
   if (shape.form == FastWeightForm::kRecurrent) return BwdScratch(shape, T).floats;
-  if (shape.form == FastWeightForm::kChunk) return chunk(shape.chunk, T);
-  return std::max({chunk(kFastWeightChunk, T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
+  if (shape.form == FastWeightForm::kChunk) return chunk(fast_weight_chunk(shape), T);
+  return std::max({chunk(fast_weight_chunk(shape), T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
                    BwdScratch(shape, T).floats});
 }
 
@@ -177,9 +178,17 @@ Impls<FastWeightFns>& fast_weight_impls() {
   return table;
 }
 
+// Products of bf16 want longer chunks than those of f32. T2048 h16 d128, forward and backward, one core of
+// Zen 4: 143 ms with 32, 153 with 48 and 64. AMX tiles are 16 x 32 x 16, and rounding a state costs as much
+// as multiplying with it there; 64 is what a prototype on such a machine was fastest with.
+size_t fast_weight_chunk(const FastWeightShape& s) {
+  if (s.chunk) return s.chunk;
+  return s.precision == Precision::kF32 ? kFastWeightChunk : active_isa() >= Isa::kAmx ? 64 : 32;
+}
+
 FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone) {
   const FastWeightPlan recurrent{FastWeightForm::kRecurrent, 0},
-      chunk{FastWeightForm::kChunk, shape.chunk ? shape.chunk : kFastWeightChunk};
+      chunk{FastWeightForm::kChunk, fast_weight_chunk(shape)};
   if (shape.form == FastWeightForm::kRecurrent) return recurrent;
   if (shape.form == FastWeightForm::kChunk) return chunk;
   // Measured with AVX2 (docs/results/kernels.md): what a token costs besides the state's numbers weighs more
@@ -219,7 +228,8 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
     if (wide) how.form = FastWeightForm::kChunk;
     how = planned(how, in.offsets[s + 1] - in.offsets[s], false, alone);
     if (how.form == FastWeightForm::kChunk && !scratch.empty())
-      return f.chunk_fwd(how, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
+      return (how.precision == Precision::kBf16 ? f.narrow_fwd : f.chunk_fwd)(
+          how, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
     for (size_t col = begin; col < end; col += kFastWeightBlock)
       f.fwd(shape, in, s, head, col, std::min(end, col + kFastWeightBlock), o, last, marks, nullptr);
   });
@@ -256,9 +266,11 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
     FastWeightShape how = shape;
     if (needs_chunk) how.form = FastWeightForm::kChunk;
     how = planned(how, in.offsets[s + 1] - in.offsets[s], true, alone);
-    (how.form == FastWeightForm::kChunk ? f.chunk_bwd : f.bwd)(
-        how, in, dout, end, grad, s, i % shape.key_heads, ds0, shares + s * shape.value_heads, marks,
-        scratch.data() + worker * each);
+    (how.form != FastWeightForm::kChunk  ? f.bwd
+     : how.precision == Precision::kBf16 ? f.narrow_bwd
+                                         : f.chunk_bwd)(how, in, dout, end, grad, s, i % shape.key_heads, ds0,
+                                                        shares + s * shape.value_heads, marks,
+                                                        scratch.data() + worker * each);
   });
   if (shape.decay == FastWeightDecay::kHead && grad.dg.data)
     for (size_t h = 0; h < shape.value_heads; ++h) {

@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
+#include "kernels/matmul/matmul.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -33,9 +34,13 @@ struct FastWeightShape {
   FastWeightWrite write;
   float scale = 1;
   FastWeightForm form = FastWeightForm::kAuto;
-  size_t chunk = 0;  // tokens per chunk, up to kFastWeightMaxChunk; 0 = kFastWeightChunk
+  size_t chunk = 0;  // tokens per chunk, up to kFastWeightMaxChunk; 0 = fast_weight_chunk()
+  // kBf16: the chunk form's products take numbers rounded to bf16. Sums, decays, the triangular inverse and
+  // the states stay f32. The recurrent form has no products and is f32 all the same.
+  Precision precision = Precision::kF32;
 };
 inline constexpr size_t kFastWeightMaxDim = 512, kFastWeightChunk = 16, kFastWeightMaxChunk = 128;
+size_t fast_weight_chunk(const FastWeightShape& s);  // tokens per chunk, never 0
 
 // Ragged batch: sequence s is rows offsets[s] .. offsets[s + 1] - 1. Any of the matrices may be a view into a
 // wider one. Batches of single steps are sequences of one token.
@@ -113,8 +118,8 @@ struct FastWeightFns {
   using Bwd = void(const FastWeightShape&, const FastWeightIn&, Mat<const float> dout, const float* ds_end,
                    const FastWeightGrad&, size_t s, size_t key_head, float* ds0, float* dg_head,
                    const FastWeightMarks&, float* scratch);
-  Fwd *fwd, *chunk_fwd;
-  Bwd *bwd, *chunk_bwd;
+  Fwd *fwd, *chunk_fwd, *narrow_fwd;  // narrow: the chunk form with products of bf16
+  Bwd *bwd, *chunk_bwd, *narrow_bwd;
 };
 inline constexpr size_t kFastWeightChunkBlock = 128;
 inline constexpr size_t kFastWeightBlock = 64;

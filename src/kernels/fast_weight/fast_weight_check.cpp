@@ -26,6 +26,10 @@ struct Case {
   Forget forget = Forget::kMild;
   float beta_low = 0, beta_high = 1;
   float key = 1;  // mean square length of a key
+  // Numbers are uniform instead of normal, and given states as large as those that the rule makes. Roundings
+  // to bf16 are relative to a number, tolerances to the rms of all, and a product of normal numbers, or what
+  // is read from a larger state, can be 15 times that.
+  bool bounded = false;
 };
 
 constexpr Decay kDecays[] = {Decay::kNone, Decay::kHead, Decay::kToken, Decay::kChannel};
@@ -72,7 +76,13 @@ struct Problem {
     rows = offsets.back(), kw = c.key_heads * c.dk, vw = c.value_heads * c.dv;
     gw = c.decay == Decay::kNone ? 0 : c.decay == Decay::kChannel ? c.value_heads * c.dk : c.value_heads;
     state = c.value_heads * c.dk * c.dv;
-    qkv = random_vector(rows * (2 * kw + vw), 1);
+    const auto random = [&](size_t n, uint64_t seed) {
+      std::vector<float> x = random_vector(n, seed);
+      if (c.bounded)
+        for (float& y : x) y = std::sqrt(3.0f) * std::erf(y / std::sqrt(2.0f));
+      return x;
+    };
+    qkv = random(rows * (2 * kw + vw), 1);
     for (size_t i = 0; i < rows; ++i)
       for (size_t j = 0; j < kw; ++j)
         qkv[i * (2 * kw + vw) + kw + j] *= std::sqrt(c.key / static_cast<float>(c.dk));
@@ -83,8 +93,10 @@ struct Problem {
       if (c.forget == Forget::kStrong && rng.below(2)) x = -std::pow(90.0f, rng.uniform());
     }
     for (float& x : beta) x = c.beta_low + (c.beta_high - c.beta_low) * rng.uniform();
-    s0 = random_vector(seqs * state, 3), dout = random_vector(rows * vw, 4);
-    ds_end = random_vector(seqs * state, 5);
+    s0 = random(seqs * state, 3), dout = random(rows * vw, 4), ds_end = random(seqs * state, 5);
+    if (c.bounded)
+      for (auto* x : {&s0, &ds_end})
+        for (float& y : *x) y /= std::sqrt(static_cast<float>(c.dk));
     o.resize(rows * vw), s_end.resize(seqs * state), dq.resize(rows * kw), dk.resize(rows * kw);
     dv.resize(rows * vw), dg.resize(g.size()), dbeta.resize(beta.size()), ds0.resize(seqs * state);
     const auto part = [&](size_t begin, size_t width) {
@@ -154,8 +166,12 @@ std::vector<T*> pointers(V& x, size_t seqs, size_t state, Odd odd) {
   return p;
 }
 
-void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRow>& rows) {
-  const FastWeightShape shape = p.shape(form, chunk);
+void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRow>& rows,
+                  Precision precision = Precision::kF32) {
+  FastWeightShape shape = p.shape(form, chunk);
+  shape.precision = precision;
+  const bool narrow = precision == Precision::kBf16;
+  const Tol tol = narrow ? kTolBf16 : kTolF32, tol_grad = narrow ? kTolBf16 : kTolF32Grad;
   const auto empty = [](const std::vector<double>& like) { return std::vector<float>(like.size(), NAN); };
   std::vector<float> o = empty(p.o), s_end = empty(p.s_end), dq = empty(p.dq), dk = empty(p.dk),
                      dv = empty(p.dv), dg = empty(p.dg), dbeta = empty(p.dbeta), ds0 = empty(p.ds0);
@@ -176,16 +192,16 @@ void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRo
                    {dbeta.data(), p.rows, p.c.value_heads},
                    dstarts},
                   scratch);
-  const std::string name = p.name(form, chunk);
-  rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
-  rows.push_back({name + "S", compare<float, double>(s_end, p.s_end), kTolF32});
-  rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
-  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
-  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
-  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
+  const std::string name = p.name(form, fast_weight_chunk(shape)) + (narrow ? "bf16 products " : "");
+  rows.push_back({name + "o", compare<float, double>(o, p.o), tol});
+  rows.push_back({name + "S", compare<float, double>(s_end, p.s_end), tol});
+  rows.push_back({name + "dq", compare<float, double>(dq, p.dq), tol_grad});
+  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), tol_grad});
+  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), tol_grad});
+  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), tol_grad});
   if (p.c.write == Write::kDelta)
-    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
-  rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), kTolF32Grad});
+    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), tol_grad});
+  rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), tol_grad});
 }
 
 void check_alone(const Case& c, std::vector<CheckRow>& rows) {
@@ -356,6 +372,18 @@ std::vector<CheckRow> fast_weight_check() {
     check_emitted({{53}, 2, 1, 12, 140, Decay::kChannel, Write::kDelta}, 11, form, rows);
   }
   check_bf16({{37, 3}, 2, 1, 20, 24, Decay::kToken, Write::kDelta}, rows);
+  const auto check_narrow = [&](const Case& c, size_t chunk) {
+    check_packed(Problem(c), Form::kChunk, chunk, rows, Precision::kBf16);
+  };
+  for (const Decay d : kDecays)
+    for (const Write w : kWrites) {
+      check_narrow({{150, 0, 1, 64}, 2, 1, 48, 70, d, w, Forget::kMild, 0, 1, 1, true}, 0);
+      check_narrow({{90, 3}, 2, 2, 60, 100, d, w, Forget::kStrong, 0, 1, 1, true}, 0);
+    }
+  check_narrow({{300}, 1, 1, 128, 128, Decay::kToken, Write::kDelta, Forget::kMild, 0, 1, 1, true}, 0);
+  for (const size_t chunk : {1, 5, 16, 128})
+    check_narrow({{40, 1, 0, 150}, 2, 1, 20, 24, Decay::kToken, Write::kDelta, Forget::kMild, 0, 2, 1, true},
+                 chunk);
   return rows;
 }
 
@@ -421,7 +449,8 @@ struct BenchData {
 
 // 7 flops per number of the state and token forward (decay, two reads, a write), 21 with backward, whatever
 // the form does.
-void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::vector<BenchCase>& out) {
+void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::vector<BenchCase>& out,
+                 Precision precision = Precision::kF32) {
   auto data = std::make_shared<std::unique_ptr<BenchData>>();
   const auto use = [data, b]() -> BenchData& {
     if (!*data) *data = std::make_unique<BenchData>(b);
@@ -429,10 +458,11 @@ void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::ve
   };
   const double numbers = static_cast<double>(b.seqs * b.length * b.heads * b.d * b.d);
   for (const Form form : forms) {
-    const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f, form};
-    const std::string how = form == Form::kChunk       ? "chunk "
-                            : form == Form::kRecurrent ? "recurrent "
-                                                       : "auto ";
+    const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f, form, 0, precision};
+    const std::string how = precision == Precision::kBf16 ? "bf16 chunk "
+                            : form == Form::kChunk        ? "chunk "
+                            : form == Form::kRecurrent    ? "recurrent "
+                                                          : "auto ";
     out.push_back({"fast_weight " + b.name + " fwd", 7 * numbers, 0,
                    [=](Par par) { use().forward(shape, par, false); }, how + "forward"});
     out.push_back({"fast_weight " + b.name + " fwd+bwd", 21 * numbers, 0,
@@ -492,6 +522,8 @@ std::vector<BenchCase> fast_weight_bench() {
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, {Form::kAuto}, out);
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, both, out);
   bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, both, out);
+  bench_shape({"T2048 h16 d128 token delta bf16", 1, 2048, 16, 128, Decay::kToken}, {Form::kChunk}, out,
+              Precision::kBf16);
   bench_shape({"T2048 h16 d128 channel delta", 1, 2048, 16, 128, Decay::kChannel}, both, out);
   out.push_back(bench_step(1, 16, 128));
   out.push_back(bench_step(64, 32, 128));

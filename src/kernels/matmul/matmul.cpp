@@ -163,7 +163,11 @@ void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, si
 HWY_INLINE const float* in_place(const MatmulPanel<float>& p, size_t row, size_t depth) {
   return p.a_stride == depth ? p.a + row * p.a_stride : nullptr;
 }
-HWY_INLINE const float* in_place(const MatmulPanel<bf16>&, size_t, size_t) { return nullptr; }
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE const float* in_place(const MatmulPanel<bf16>& p, size_t row, size_t depth) {
+  return p.a_stride == 2 * depth ? reinterpret_cast<const float*>(p.a + row * p.a_stride) : nullptr;
+}
+#endif
 
 // Blocked for the caches. The sum of one number of C runs over k in order, in pieces of kDepth: it does not
 // depend on how rows and columns are cut.

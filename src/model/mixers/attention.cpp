@@ -1,17 +1,19 @@
 // attention - causal softmax attention: full or windowed, grouped queries, RoPE (full, partial, scaled or
-// none), QK-norm, biases, output gate (arXiv:2505.06708, Qwen3-Next).
+// none), QK-norm, biases, a short convolution (as Zoology puts before every mixer, arXiv:2312.04927), output
+// gate (arXiv:2505.06708, Qwen3-Next).
 #include <cmath>
 
 #include "model/mixers/attend.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
+#include "model/mixers/remember.h"
 #include "model/mixers/rope_scaling.h"
 
 namespace braid {
 namespace {
 
 struct AttentionConfig {
-  int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
+  int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0, conv = 0;
   double rope_theta = 10000, weight_dropout = 0, qk_eps = 0;
   std::string qk_norm = "none", gate = "none", bias = "none";
   RopeScaling scaling;
@@ -29,6 +31,7 @@ struct AttentionConfig {
     v("qk_eps", qk_eps, {0, 1}, "epsilon of qk_norm; 0 = the model's norm_eps");
     v("bias", bias, {"none", "qkv", "all"},
       "biases in the projections: of q, k and v, or of the output, too");
+    v("conv", conv, {0, 8}, "taps of a short convolution on q, k and v; 0 = none");
     v("gate", gate, {"none", "sigmoid"},
       "what the output is multiplied with: a projection of the layer's input");
     v("weight_dropout", weight_dropout, {0, 0.99},
@@ -62,6 +65,7 @@ void validate(const Json& settings, const std::string& where, const ModelConfig&
                         "give an even number up to head_dim"});
   if (c.gate != "none" && c.bias != "none")
     problems.push_back({where + ".bias", "is " + c.bias + " with a gate", "set one of the two to none"});
+  if (c.conv == 1) problems.push_back({where + ".conv", "is 1", "give 2 to 8 taps, or 0 for none"});
   raw.scaling.validate(c.rope_theta, where, problems);
 }
 
@@ -91,6 +95,10 @@ class Attention : public Mixer {
     if (c.bias != "none")
       qkv_bias_ = static_cast<int>(declare.vector("qkv_proj.bias", q + 2 * kv, Init::kZeros));
     if (c.bias == "all") o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
+    if (c.conv) {
+      const double tap = 1 / std::sqrt(static_cast<double>(c.conv));
+      conv_ = declare.precise().matrix("conv1d.weight", q + 2 * kv, c.conv, {Init::kUniform, -tap, tap});
+    }
     if (c.rope_theta > 0)
       rope_ = std::make_unique<RopeTable>(c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta));
   }
@@ -104,6 +112,7 @@ class Attention : public Mixer {
     const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;
     Var qkv = linear_concat(e, call.x, ws);
     if (qkv_bias_ >= 0) qkv = map(e, qkv, Map::kIdentity, 1, qkv_bias_);
+    if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
     const auto [raw_q, raw_k, values] = split<3>(e, qkv, {q, kv, kv});
     const Qk qk = qk_prepare(e, raw_q, raw_k, call.positions,
                              {.heads = shape_.heads,
@@ -120,13 +129,17 @@ class Attention : public Mixer {
   }
 
   double flops_per_token(int64_t length) const override { return attend_flops(shape_, length); }
-  StateSize state_size(int64_t length) const override { return {.memory = attend_numbers(shape_, length)}; }
+  StateSize state_size(int64_t length) const override {
+    const size_t channels = (shape_.heads + 2 * shape_.kv_heads) * shape_.dk;
+    return {.memory = attend_numbers(shape_, length),
+            .tails = c_.conv ? channels * (static_cast<size_t>(c_.conv) - 1) : 0};
+  }
 
  private:
   AttentionConfig c_;
   NormOptions norm_;
   AttentionShape shape_;
-  size_t q_, k_, v_, g_ = 0, o_;
+  size_t q_, k_, v_, g_ = 0, conv_ = 0, o_;
   int q_norm_ = -1, k_norm_ = -1, qkv_bias_ = -1, o_bias_ = -1;
   std::unique_ptr<RopeTable> rope_;
 };
