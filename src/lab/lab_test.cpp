@@ -223,6 +223,7 @@ TEST(Runner, RunsOnceAndResumes) {
                      .effort = Effort::kQuick,
                      .only = "",
                      .column = "",
+                     .seeds = 0,
                      .text = "",
                      .precision = "",
                      .model = "",
@@ -250,6 +251,13 @@ TEST(Runner, RunsOnceAndResumes) {
   const Result<LabOutcome> resumed = run_experiment(e, o, program, pool);
   ASSERT_TRUE(resumed) << resumed.error().what;
   EXPECT_EQ(resumed->study.trials[0].value, first->study.trials[0].value);
+  // Fewer seeds: what is left out is not loaded either.
+  LabOptions one = o;
+  one.seeds = 1;
+  const Result<Study> fewer = load_study(e, one);
+  ASSERT_TRUE(fewer);
+  for (const TrialResult& t : fewer->trials) EXPECT_EQ(t.trial.options.seed, 0);
+  EXPECT_LT(fewer->trials.size(), first->study.trials.size());
   // A folder of other settings is refused.
   std::filesystem::remove(result);
   const Result<Json> record = load_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json");

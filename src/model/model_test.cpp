@@ -27,6 +27,7 @@ const std::vector<std::vector<std::string>> kVariants{
     {"pattern.*.mixer.rope_theta=0", "tie_embeddings=true"},
     {"pattern.*.mixer.rotary_dim=6", "pattern.*.mlp={\"type\":\"none\"}"},
     {"pattern.*.mixer.head_dim=10", "pattern.*.mixer.heads=3"},
+    {"pattern.*.mixer.conv=3", "pattern.*.mixer.kv_heads=2", "pattern.*.mixer.window=9"},
 };
 
 std::unique_ptr<Model> make(const std::vector<std::string>& overrides) {

@@ -365,6 +365,7 @@ void induction_mistake(Sample& s) {  // the token before
 struct Pointers {
   int32_t vocab;
   bool any, compact = false, gradual = false;
+  size_t most = 0;  // swaps; 0: as many as addresses
 
   std::string operator()(const Sample& s) const {
     // bits INIT p @ p @ p @ p @ p @ OPS, m swaps, QUERY p; compact: a bit is 11 + m + 2 i + b, a swap
@@ -408,7 +409,8 @@ struct Pointers {
       if (every_step) targets.back() = 1 + bits[address[static_cast<size_t>(p)]];
       ++swaps;
     }
-    if ((gradual ? swaps > init : swaps != init) || targets.size() + 2 != s.tokens.size())
+    const size_t limit = most ? most : init;
+    if ((gradual ? swaps > limit : swaps != limit) || targets.size() + 2 != s.tokens.size())
       return "number of swaps";
     const int32_t asked = s.tokens.back() - 6;
     if (s.tokens[targets.size()] != 5 || asked < 0 || asked > 4 || (!any && asked != 0)) return "no question";
@@ -675,6 +677,17 @@ const std::vector<Expect>& all_expected() {
        277,
        0.5,
        "e632ded81a294d98"},
+      {"state-recall",
+       {"table=12", "train_length=6", "test_length=6", "compact=true", "any_pointer=true"},
+       Pointers{117, true, true, false, 6},
+       Pointers::mistake,
+       27,
+       27,
+       27,
+       27,
+       117,
+       0.5,
+       "8f199627b3281637"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr",
        {"compact=true"},

@@ -109,6 +109,36 @@ class StateRecall final : public Task {
     return s;
   }
 
+  // What a token is made of, a one each: value, pointer, address, and what kind of token it is. With learned
+  // vectors every address has to be learned by itself, in all the tokens that it is part of. A swap is the
+  // difference of its pointers: of a sum no matrix could make the key whose reflection exchanges them.
+  std::optional<Tensor> fixed_embedding() const override {
+    const auto value = [](int64_t v) { return v; };
+    const auto named = [&](size_t p) { return values_ + static_cast<int64_t>(p); };
+    const auto place = [&](size_t i) { return named(kPointers) + static_cast<int64_t>(i); };
+    const auto m = static_cast<size_t>(most_addresses());
+    enum Kind { kInit, kOps, kQuery, kEntry, kStart, kSwap, kKinds };
+    const auto kind = [&](Kind k) { return place(m) + k; };
+    Tensor rows(DType::kF32, {static_cast<int64_t>(vocab_size()), kind(kKinds)});
+    const auto put = [&](int32_t token, std::initializer_list<int64_t> ones) {
+      for (const int64_t i : ones) rows.mat().row(static_cast<size_t>(token))[i] = 1;
+    };
+    const auto minus = [&](int32_t token, int64_t i) { rows.mat().row(static_cast<size_t>(token))[i] = -1; };
+    for (int64_t v = 0; v < values_; ++v) put(kValue + static_cast<int32_t>(v), {value(v)});
+    put(init(), {kind(kInit)}), put(ops(), {kind(kOps)}), put(query(), {kind(kQuery)});
+    for (size_t p = 0; p < kPointers; ++p) put(pointer() + static_cast<int32_t>(p), {named(p)});
+    for (size_t i = 0; i < m; ++i) put(addresses() + static_cast<int32_t>(i), {place(i)});
+    if (!compact_) return rows;
+    for (size_t i = 0; i < m; ++i)
+      for (int32_t v = 0; v < values_; ++v) put(value_token(i, v), {place(i), value(v), kind(kEntry)});
+    for (size_t p = 0; p < kPointers; ++p) {
+      for (size_t q = p + 1; q < kPointers; ++q)
+        put(swap_token(p, q), {named(p), kind(kSwap)}), minus(swap_token(p, q), named(q));
+      for (size_t i = 0; i < m; ++i) put(start_token(p, i), {named(p), place(i), kind(kStart)});
+    }
+    return rows;
+  }
+
   std::string show(const Sample& s) const override { return gradual_ ? show_in_place(s) : Task::show(s); }
 
   // "moved": the pointer does not end where it began. Who ignores the swaps is right in half of these.
