@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <type_traits>
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/fast_weight/fast_weight.h"
@@ -156,11 +155,11 @@ HWY_INLINE float dot_rows(const float* x, const float* y, size_t n) {
 
 // How the chunk form multiplies; C: [m, n] row-major, as in gemm-inl.h. kTriangle: rows of a triangular
 // matrix that are multiplied together. What stands above the diagonal there must be zero, what stands right
-// of it is not read.
+// of it is not read. kPanel: columns that a product may be cut into without a loss.
 
 // Numbers of f32.
 struct Wide {
-  static constexpr size_t kTriangle = 16;
+  static constexpr size_t kTriangle = 16, kPanel = kGemmVecs * kLanes;
   explicit Wide(const ChunkBuffers&) {}
   HWY_INLINE void nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb,
                      float* c, size_t ldc, Into into) const {
@@ -179,7 +178,7 @@ struct Wide {
 // The same numbers rounded to bf16, with sums of f32, by whatever this machine has for that (kernels/matmul).
 // Its tiles are large, so a triangle is taken as a whole.
 struct Narrow {
-  static constexpr size_t kTriangle = kFastWeightMaxChunk;
+  static constexpr size_t kTriangle = kFastWeightMaxChunk, kPanel = SIZE_MAX;
   const ChunkBuffers& buffers;
   explicit Narrow(const ChunkBuffers& b) : buffers(b) {}
   void nn(size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b, size_t ldb, float* c,
@@ -309,12 +308,11 @@ struct ChunkTask {
   // C = A B in panels of columns.
   void nn_ahead(const Ahead& ahead, size_t m, size_t n, size_t k, const float* a, size_t lda, const float* b,
                 size_t ldb, float* c, size_t ldc) const {
-    const size_t kPanel = std::is_same_v<Products, Wide> ? kGemmVecs * kLanes : n;
-    const size_t panels = (n + kPanel - 1) / kPanel;
+    const size_t width = std::min(n, Products::kPanel), panels = (n + width - 1) / width;
     for (size_t i = 0; i < panels; ++i) {
       ahead.touch(i, panels);
-      const size_t col = i * kPanel;
-      products.nn(m, std::min(kPanel, n - col), k, a, lda, b + col, ldb, c + col, ldc, Into::kOverwrite);
+      const size_t col = i * width;
+      products.nn(m, std::min(width, n - col), k, a, lda, b + col, ldb, c + col, ldc, Into::kOverwrite);
     }
   }
 

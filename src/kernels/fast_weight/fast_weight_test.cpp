@@ -127,6 +127,16 @@ TEST(FastWeight, ThreadsDoNotChangeABit) {
       }
 }
 
+// Whatever this machine has for products of bf16, the chunk form with them holds its tolerance.
+TEST(FastWeight, ProductsOfBf16ByEveryImplementation) {
+  for (const ImplTable::Row& row : matmul_bf16_impls().rows()) {
+    if (!matmul_bf16_impls().force(row.name)) continue;
+    for (const CheckRow& r : fast_weight_check())
+      EXPECT_TRUE(r.ok()) << row.name << ": " << r.what << " rms " << r.diff.rms << " max " << r.diff.max;
+  }
+  matmul_bf16_impls().unforce();
+}
+
 // In-place steps of many sequences equal the sequences alone, bit by bit.
 TEST(FastWeight, StepsOfABatchEqualTheirParts) {
   const Batch b(Decay::kToken, Write::kDelta);
