@@ -70,9 +70,9 @@ struct ShortConvPiece {
   bool stream;  // y is larger than the caches: writes go past them
 };
 
-// Channels per task: whole heads that are normalised, or channels that are not; about an eighth of a row, so
-// that memory is read in long runs and there is work for several threads.
-inline constexpr size_t kShortConvMinBlock = 64, kShortConvMaxBlock = 1024;
+// Channels per task: whole heads that are normalised, or channels that are not; a thread's share of a row, so
+// that memory is read in long runs.
+inline constexpr size_t kShortConvMinBlock = 64, kShortConvMaxBlock = 3072;
 // Larger results do not stay in a last-level cache: they are written past it, which saves reading the lines
 // first. Not in place, where the lines are there already.
 inline constexpr size_t kShortConvStreamBytes = size_t{32} << 20;
