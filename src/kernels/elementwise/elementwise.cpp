@@ -49,7 +49,8 @@ struct Rounded {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Isa::kAvx512Dot. The same by one instruction, but for tiny numbers (below 2^-126), which it takes for zero.
+// Isa::kAvx512Dot. The same bits by one instruction; vectors with tiny numbers (below 2^-126), which it would
+// take for zero, go the long way.
 struct RoundedByMachine {
   template <class D, class V, class D16 = hn::Rebind<uint16_t, D>>
   static HWY_INLINE hn::Vec<D16> of(D d, V v) {
