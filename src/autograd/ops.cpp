@@ -37,6 +37,30 @@ Operand activation(const Exec& e, Mat<const float> x) {
   return {x, b};
 }
 
+// A gradient inside a backward function. Its rounded copy goes back to the tape, where the next one finds it
+// in cache.
+class GradientOperand {
+ public:
+  GradientOperand(const Exec& e, Mat<const float> x) : tape_(e.tape()), operand_{x} {
+    if (e.precision() == Precision::kF32) return;
+    memory_ = tape_.take(x.rows, (x.cols + 1) / 2);
+    const Mat<bf16> b(reinterpret_cast<bf16*>(memory_.data), x.rows, x.cols);
+    convert(x, b, e.par());
+    operand_.b = b;
+  }
+  ~GradientOperand() {
+    if (memory_.data) tape_.put(memory_);
+  }
+  GradientOperand(const GradientOperand&) = delete;
+  GradientOperand& operator=(const GradientOperand&) = delete;
+  const Operand& operator*() const { return operand_; }
+
+ private:
+  Tape& tape_;
+  Operand operand_;
+  Mat<float> memory_;
+};
+
 Operand weight(const Exec& e, size_t param) {
   return {e.weight(param), e.precision() == Precision::kBf16 ? e.weight_bf16(param) : Mat<const bf16>{},
           e.weight_packed(param, MatmulForm::kNT), e.weight_packed(param, MatmulForm::kNN)};
@@ -106,10 +130,10 @@ Var linear(Exec& e, Var x, size_t w, Var residual) {
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
       Tape& t = e.tape();
-      const Operand dy = activation(e, t.grad(y.slot));
-      product(e, MatmulForm::kTN, dy, xs, e.weight_grad(w), Into::kAdd);
+      const GradientOperand dy(e, t.grad(y.slot));
+      product(e, MatmulForm::kTN, *dy, xs, e.weight_grad(w), Into::kAdd);
       if (const auto [dx, into] = t.target(x.slot); dx.data)
-        product(e, MatmulForm::kNN, dy, weight(e, w), dx, into);
+        product(e, MatmulForm::kNN, *dy, weight(e, w), dx, into);
       if (residual.present()) t.give(y.slot, residual.slot);
     });
   return y;
@@ -143,11 +167,11 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, list = std::vector<size_t>(ws.begin(), ws.end()), y] {
       Tape& t = e.tape();
-      const Operand dy = activation(e, t.grad(y.slot));
+      const GradientOperand dy(e, t.grad(y.slot));
       size_t from = 0;
       for (const size_t w : list) {
         const size_t out = e.param(w).rows();
-        const Operand part = dy.col_range(from, from + out);
+        const Operand part = (*dy).col_range(from, from + out);
         from += out;
         product(e, MatmulForm::kTN, part, xs, e.weight_grad(w), Into::kAdd);
         if (const auto [dx, into] = t.target(x.slot); dx.data)
@@ -176,9 +200,9 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
   if (e.recording())
     e.tape().record("swiglu+linear", y.slot, [e, gu, in, w, y, residual, n, f] {
       Tape& t = e.tape();
-      const Operand dy = activation(e, t.grad(y.slot));
+      const GradientOperand dy(e, t.grad(y.slot));
       const Mat<float> dh = t.take(n, f), h_again = t.take(n, f);
-      product(e, MatmulForm::kNN, dy, weight(e, w), dh, Into::kOverwrite);
+      product(e, MatmulForm::kNN, *dy, weight(e, w), dh, Into::kOverwrite);
       // g and u are not needed again: their gradient takes their place.
       const size_t rows = gu.v.rows;
       swiglu_bwd(in, dh,
@@ -186,7 +210,7 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
                   .du = {gu.v.data + f, rows, f, gu.v.stride},
                   .y = h_again},
                  e.par());
-      product(e, MatmulForm::kTN, dy, activation(e, h_again), e.weight_grad(w), Into::kAdd);
+      product(e, MatmulForm::kTN, *dy, *GradientOperand(e, h_again), e.weight_grad(w), Into::kAdd);
       t.put(dh), t.put(h_again);
       if (gu.slot >= 0) t.set_grad(gu.slot, gu.v);
       if (residual.present()) t.give(y.slot, residual.slot);
@@ -275,7 +299,7 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
       const Mat<float> dy = e.tape().grad(y.slot);
       const auto [dx, into] = e.tape().target(x.slot);
       if (!dx.data) return;
-      if (into == Into::kOverwrite) std::fill_n(dx.data, dx.count(), 0.0f);
+      for (size_t r = 0; into == Into::kOverwrite && r < dx.rows; ++r) std::fill_n(dx.row(r), dx.cols, 0.0f);
       for (size_t i = 0; i < which.size(); ++i)
         add_to(dy.row_range(i, i + 1), dx.row_range(which[i], which[i] + 1));
     });

@@ -4,9 +4,9 @@
 
 namespace braid {
 
-Var recompute(Exec& e, Var x, std::function<Var(Exec&, Var)> f) {
+Var recompute(Exec& e, Var x, size_t rows, std::function<Var(Exec&, Var)> f) {
   check(e.recording(), "recompute: nothing is recorded");
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result(rows, x.v.cols);
   const Exec start = e;  // with the dropout sites that f will draw from
   {
     const Arena::Mark mark = e.arena().mark();
@@ -19,18 +19,24 @@ Var recompute(Exec& e, Var x, std::function<Var(Exec&, Var)> f) {
   e.tape().record("", y.slot, [start, x, y, f = std::move(f)] {
     Tape& outer = start.tape();
     const Mat<float> d = outer.grad(y.slot);
+    // A residual stream hands d's memory down; with other rows than x has, x's gradient lies elsewhere.
+    const bool same = y.v.rows == x.v.rows;
+    const Tape::Target to = same ? Tape::Target{d, Into::kOverwrite} : outer.target(x.slot);
     const Arena::Mark mark = start.arena().mark();
     Tape tape(start.arena());
     Exec inner = start.on(tape);
     const Var in{x.v, tape.new_slot(x.v.rows, x.v.cols)};
-    // Recorded first, so it runs last. A residual stream has handed d's memory down already.
-    tape.record("", in.slot, [&tape, in, d] {
-      if (const Mat<float> dx = tape.grad(in.slot); dx.data != d.data) copy<float>(dx, d);
+    tape.record("", in.slot, [&tape, in, to] {  // recorded first, so it runs last
+      const Mat<float> dx = tape.grad(in.slot);
+      if (to.into == Into::kAdd)
+        add_to(dx, to.to);
+      else if (dx.data != to.to.data)
+        copy<float>(dx, to.to);
     });
     tape.set_grad(f(inner, in).slot, d);
     tape.backward(start.profile());
     start.arena().release(mark);
-    outer.give(y.slot, x.slot);
+    if (same) outer.give(y.slot, x.slot);
   });
   return y;
 }

@@ -46,14 +46,14 @@ class PeakMemory {
 
 struct Case {
   std::string arch, precision;
-  int64_t length, batch;
+  int64_t length, batch;  // length 0: the task's own
 };
 
-Result<ModelConfig> config_for(const TrainBench& o, const std::string& arch) {
+Result<ModelConfig> config_for(const TrainBench& o, const std::string& arch, const Source* source) {
   if (!(o.d_model || o.layers || o.heads || o.d_ff) || !o.config.empty()) {
     TrainOptions t;
     t.arch = arch, t.size = o.size, t.config = o.config, t.set = o.set;
-    return make_config(t, o.vocab);
+    return source ? make_config(t, *source) : make_config(t, o.vocab);
   }
   const Preset* preset = find_preset(arch);
   if (!preset) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
@@ -66,7 +66,7 @@ Result<ModelConfig> config_for(const TrainBench& o, const std::string& arch) {
   if (o.layers) dims.n_layers = o.layers;
   if (o.heads) dims.heads = o.heads;
   if (o.d_ff) dims.d_ff = o.d_ff;
-  Json json = config_of(*preset, dims, o.vocab);
+  Json json = config_of(*preset, dims, source ? static_cast<int64_t>(source->vocab_size()) : o.vocab);
   for (const std::string& s : o.set)
     if (Status status = apply_override(json, s); !status) return status.error();
   return parse_config(json, arch);
@@ -84,8 +84,8 @@ Batch random_batch(const Case& c, int64_t vocab) {
   return batch;
 }
 
-Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, ThreadPool& pool, double peak,
-                bool json) {
+Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, const Source* source,
+                ThreadPool& pool, double peak, bool json) {
   PeakMemory::reset();
   std::unique_ptr<Model> model = Model::create(config);
   model->init(0);
@@ -93,10 +93,10 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, T
       *model, pool,
       {.precision = c.precision == "bf16" ? Precision::kBf16 : Precision::kF32, .recompute = o.recompute});
   AdamW optimizer(model->params(), {});
-  const Batch batch = random_batch(c, o.vocab);
-  // Loss of an untrained model on random targets: log(vocab). Anything else means that what is timed is
-  // wrong.
-  const double first = gradient.evaluate(batch).loss, expected = std::log(static_cast<double>(o.vocab));
+  const Batch batch = source ? source->batch(0, static_cast<size_t>(c.batch)) : random_batch(c, o.vocab);
+  // Loss of an untrained model: log(outputs). Anything else means that what is timed is wrong.
+  const double first = gradient.evaluate(batch).loss,
+               expected = std::log(static_cast<double>(config.answers()));
   if (!(std::fabs(first - expected) < 0.25 + 0.05 * expected))
     return Error{fmt::format("{}: the first loss is {:.4g} instead of about {:.4g}; not timed", c.arch, first,
                              expected),
@@ -115,8 +115,9 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, T
   const size_t memory = PeakMemory::bytes();
   double total = 0;
   for (const auto& [name, e] : profile.ops) total += e.forward + e.backward;
-  const double count = static_cast<double>(c.batch * c.length), rate = count / timing.seconds;
-  const double flops = 3 * model->flops_per_token(c.length) * rate;
+  const double count = static_cast<double>(batch.tokens.size()), rate = count / timing.seconds;
+  const int64_t length = static_cast<int64_t>(std::lround(count / static_cast<double>(c.batch)));
+  const double flops = 3 * model->flops_per_token(length) * rate;
   if (json) {
     Json shares = Json::object();
     for (const auto& [name, e] : profile.ops)
@@ -126,7 +127,8 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, T
                 {"size", o.size},
                 {"parameters", model->params().count()},
                 {"batch", c.batch},
-                {"length", c.length},
+                {"task", o.task},
+                {"length", length},
                 {"precision", c.precision},
                 {"recompute", o.recompute},
                 {"threads", pool.threads()},
@@ -148,7 +150,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, T
       "{}: {} parameters, {} x {} tokens, {}{}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), "
       "{:.0f} "
       "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak, activations {:.1f} MB, process {:.1f} MB\n",
-      o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, c.length, c.precision,
+      o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, length, c.precision,
       o.recompute ? " recomputed" : "", pool.threads(), isa_name(active_isa()), timing.seconds * 1e3,
       100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak,
       static_cast<double>(gradient.arena_bytes()) * 1e-6, static_cast<double>(memory) * 1e-6);
@@ -178,16 +180,28 @@ int bench_train(const TrainBench& o, int threads, bool json) {
   for (const std::string& s : precisions)
     if (s != "f32" && s != "bf16")
       p.push_back({"--precision", "is '" + s + "'", "give f32, bf16 or f32,bf16"});
-  const Result<std::vector<int32_t>> lengths = parse_ids(o.length, "--length");
+  if (o.task.empty() && !o.task_set.empty())
+    p.push_back({"--task-set", "is given without a task", "give --task, too"});
+  if (!o.task.empty() && o.tokens)
+    p.push_back({"--tokens", "is given with a task", "give --batch: a task has its own lengths"});
+  const Result<std::vector<int32_t>> lengths = parse_ids(o.task.empty() ? o.length : "0", "--length");
   if (!lengths) return wrong_use(lengths.error());
-  for (const int32_t n : *lengths) range("--length", n, 1, 100'000'000);
+  for (const int32_t n : *lengths) range("--length", n, o.task.empty() ? 1 : 0, 100'000'000);
   if (!p.empty()) return wrong_use(to_error("these options cannot be used", p));
 
   // Everything is read before anything is timed: a wrong name should not end an hour of measurements.
+  std::unique_ptr<Source> source;
+  if (!o.task.empty()) {
+    TrainOptions t;
+    t.task = o.task, t.task_set = o.task_set;
+    Result<std::unique_ptr<Source>> made = make_source(t);
+    if (!made) return wrong_use(made.error());
+    source = *std::move(made);
+  }
   const std::vector<std::string> archs = o.arch == "all" ? preset_names() : words(o.arch);
   std::vector<ModelConfig> configs;
   for (const std::string& arch : archs) {
-    const Result<ModelConfig> config = config_for(o, arch);
+    const Result<ModelConfig> config = config_for(o, arch, source.get());
     if (!config) return wrong_use(config.error());
     configs.push_back(*config);
   }
@@ -198,7 +212,9 @@ int bench_train(const TrainBench& o, int threads, bool json) {
       for (const int32_t length : *lengths) {
         peak = std::max(peak, measure_fma_peak(pool));  // the machine may have been busy before
         const int64_t batch = o.tokens ? std::max<int64_t>(1, o.tokens / length) : o.batch;
-        if (Status s = run_case(o, {archs[a], precision, length, batch}, configs[a], pool, peak, json); !s)
+        if (Status s =
+                run_case(o, {archs[a], precision, length, batch}, configs[a], source.get(), pool, peak, json);
+            !s)
           return fail(s.error());
       }
   return kOk;

@@ -9,7 +9,8 @@ namespace braid {
 
 struct TrainBench {
   std::string arch = "transformer", size = "tiny", config, length = "256", precision = "f32";
-  std::vector<std::string> set;
+  std::string task;
+  std::vector<std::string> set, task_set;
   int64_t batch = 32, tokens = 0, vocab = 256, d_model = 0, layers = 0, heads = 0, d_ff = 0, rounds = 5;
   bool recompute = false;
 
@@ -28,6 +29,9 @@ struct TrainBench {
       "train: tokens per step, instead of --batch: tokens / length sequences, at least one");
     v("--length", length, "train: tokens per sequence, or several lengths, e.g. 512,2048");
     v("--vocab", vocab, "train: vocabulary");
+    v("--task", task,
+      "train: a batch of this task with its lengths and targets, in the place of --length and --vocab");
+    v("--task-set", task_set, "train: change one setting of the task; may be repeated");
     v("--precision", precision, "train: f32, bf16 or f32,bf16");
     v("--recompute", recompute, "train: keep only the input of each layer and run it again for the gradient");
     v("--rounds", rounds, "train: steps to time");

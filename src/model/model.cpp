@@ -274,13 +274,13 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
   std::vector<LayerState*> states(in.states.size());
   std::vector<std::vector<LayerSnapshot>> snapshots(taken.empty() ? 0 : sequences);
-  // Without a tape a part of a layer updates x in place and its temporaries can go.
-  const auto run = [&](auto part) {
+  // Without a tape a part of a layer that keeps all rows updates x in place and its temporaries can go.
+  const auto run = [&](size_t left, auto part) {
     const Arena::Mark mark = e.arena().mark();
-    const float* before = x.v.data;
-    x = e.recording() && e.recompute() ? recompute(e, x, part) : part(e, x);
-    if (e.recording()) return;
-    check(x.v.data == before, "Model: a layer must update the residual stream in place");
+    const Var before = x;
+    x = e.recording() && e.recompute() ? recompute(e, x, left, part) : part(e, x);
+    if (e.recording() || left != before.v.rows) return;
+    check(x.v.data == before.v.data, "Model: a layer must update the residual stream in place");
     e.arena().release(mark);
   };
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -288,18 +288,22 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (auto& s : snapshots) s.clear();
     for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
     const Layer& l = layers_[i];
-    const auto mixed = [this, &l, in, positions, states, snapshots](Exec& exec, Var from) {
-      return mixer_forward(exec, l, from, in, positions, states, snapshots);
+    const bool last = i + 1 == layers_.size();
+    const auto mixed = [this, &l, in, positions, states, snapshots, last, wanted](Exec& exec, Var from) {
+      return mixer_forward(exec, l, from, in, positions, states, snapshots,
+                           last && !wanted.empty() ? std::optional(wanted) : std::nullopt);
     };
     const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
-    if (i + 1 < layers_.size()) {
-      run([mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
+    if (!last) {
+      run(n, [mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
       continue;
     }
-    // Tokens meet only in mixers: behind the last one the rows that nobody wants need no MLP.
-    run(mixed);
-    x = rows(e, x, wanted);
-    if (l.mlp && !wanted.empty()) run(transformed);
+    // Tokens meet only in memories: behind the last one the rows that nobody wants are left out.
+    run(wanted.size(), [mixed, wanted](Exec& exec, Var from) {
+      const Var y = mixed(exec, from);
+      return y.v.rows == wanted.size() ? y : rows(exec, y, wanted);
+    });
+    if (l.mlp && !wanted.empty()) run(wanted.size(), transformed);
   }
   for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->position += in.offsets[s + 1] - in.offsets[s];
   for (Taken& t : taken) in.snapshots[t.sequence]->taken.push_back(std::move(t.state));
@@ -316,34 +320,39 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
 // between them: dropout, a norm, or that backward still needs the stream because the branch read it as it
 // was.
 template <class Branch>
-Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch) const {
+Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch,
+                  std::span<const uint32_t> wanted) const {
   const NormOptions norm = norm_options(config_);
   const auto p = static_cast<float>(config_.dropout);
   const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
   Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, x, norm_weight, norm) : x, apart ? Var{} : x);
   if (!apart) return y;
+  if (y.v.rows != x.v.rows) x = rows(e, x, wanted);
   if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
   return add(e, x, dropout(e, y, p));
 }
 
 Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
                          std::span<LayerState* const> states,
-                         std::span<const std::vector<LayerSnapshot>> snapshots) const {
-  return beside(e, l, l.mixer_norm, x, [&](Var from, Var residual) {
+                         std::span<const std::vector<LayerSnapshot>> snapshots,
+                         std::optional<std::span<const uint32_t>> wanted) const {
+  const auto branch = [&](Var from, Var residual) {
     return l.mixer->forward({.exec = e,
                              .x = from,
                              .residual = residual,
                              .offsets = in.offsets,
                              .positions = positions,
                              .states = states,
-                             .snapshots = snapshots});
-  });
+                             .snapshots = snapshots,
+                             .wanted = wanted});
+  };
+  return beside(e, l, l.mixer_norm, x, branch, wanted.value_or(std::span<const uint32_t>{}));
 }
 
 Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {
   if (!l.mlp) return x;
-  return beside(e, l, l.mlp_norm, x,
-                [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); });
+  const auto branch = [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); };
+  return beside(e, l, l.mlp_norm, x, branch, {});
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const { return linear(e, hidden, head_).v; }

@@ -79,10 +79,12 @@ class Model {
   explicit Model(const ModelConfig& config);
   Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
                     std::span<const int32_t> positions, std::span<LayerState* const> states,
-                    std::span<const std::vector<LayerSnapshot>> snapshots) const;
+                    std::span<const std::vector<LayerSnapshot>> snapshots,
+                    std::optional<std::span<const uint32_t>> wanted) const;
   Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
   template <class Branch>
-  Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch) const;
+  Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch,
+             std::span<const uint32_t> wanted) const;
 
   ModelConfig config_;
   ParamSet params_;

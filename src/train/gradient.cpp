@@ -12,6 +12,14 @@ constexpr size_t kLaneBytes = size_t{512} << 20;  // all lanes' gradients togeth
 constexpr size_t kParamRow = 16;  // the block is a multiple of this; rows give conversion its parallel blocks
 constexpr size_t kReduceBlock = 16384;  // floats per task when lanes are added up
 
+// A slice reads and writes all of a lane's gradient once. While that stays in the caches, as of a small
+// model, short slices are better: their activations do, too. (0.6 M parameters, 1024 x 21 tokens, Zen 4: 264
+// ms with 128 tokens, 300 with 384; 384 tokens have 17 MB of activations.)
+size_t slice_tokens_for(size_t gradient_bytes) {
+  constexpr size_t kSmall = size_t{4} << 20;
+  return gradient_bytes <= kSmall ? 128 : 384;
+}
+
 }  // namespace
 
 // What a slice needs while it runs. Taken by whoever works on a lane and handed on still warm: a workspace
@@ -51,6 +59,7 @@ Gradient::Gradient(Model& model, ThreadPool& pool, const GradientOptions& option
   const size_t bytes = std::max<size_t>(1, model.params().block_size() * sizeof(float));
   const size_t lanes = std::clamp<size_t>(kLaneBytes / bytes, 1, options.lanes);
   lanes_.resize(lanes);
+  if (options_.slice_tokens == 0) options_.slice_tokens = slice_tokens_for(bytes);
   if (options.precision == Precision::kBf16)
     params_bf16_ = Tensor(DType::kBF16, {static_cast<int64_t>(model.params().block_size())});
 }

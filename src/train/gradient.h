@@ -18,10 +18,10 @@ namespace braid {
 
 struct GradientOptions {
   Precision precision = Precision::kF32;
-  size_t slice_tokens = 384;
-  size_t lanes = 16;       // at most; fewer when their gradients would not fit kLaneBytes
-  uint64_t seed = 0;       // of the dropout stream
-  bool recompute = false;  // keep only the input of each layer; backward runs the layer again
+  size_t slice_tokens = 0;  // 0: as suits the model
+  size_t lanes = 16;        // at most; fewer when their gradients would not fit kLaneBytes
+  uint64_t seed = 0;        // of the dropout stream
+  bool recompute = false;   // keep only the input of each layer; backward runs the layer again
 };
 
 struct Outcome {

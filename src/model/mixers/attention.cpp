@@ -124,8 +124,10 @@ class Attention : public Mixer {
                               .norm = norm_,
                               .rope = rope_.get()});
     Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
-    if (c_.gate != "none") o = gated(e, o, linear(e, call.x, g_), Gate::kSigmoid);
-    return linear_bias(e, o, o_, o_bias_, call.residual);
+    const MixerCall late = call.behind();
+    o = call.only_wanted(o);
+    if (c_.gate != "none") o = gated(e, o, linear(e, late.x, g_), Gate::kSigmoid);
+    return linear_bias(e, o, o_, o_bias_, late.residual);
   }
 
   double flops_per_token(int64_t length) const override { return attend_flops(shape_, length); }

@@ -94,7 +94,7 @@ class DeltaFormer : public Mixer {
       in.b = map(e, linear(e, call.x, b_), Map::kSigmoid);
       if (c_.strength == "gates") in.a = in.b;
     }
-    return linear(e, remembered(call, in), o_, call.residual);
+    return linear(e, call.only_wanted(remembered(call, in)), o_, call.only_wanted(call.residual));
   }
 
   double flops_per_token(int64_t length) const override { return 2 * attend_flops(like_attention(), length); }

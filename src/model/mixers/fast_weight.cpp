@@ -282,7 +282,7 @@ class FastWeightMixer : public Mixer {
     if (steps_ > 1) k = dense(e, k), v = dense(e, v);
     Var o = rule_.run(call, q, k, v, gates);
     if (c_.normalise) o = rule_.normalised(call, o, q, k, gates);
-    return output_->forward(call, o);
+    return output_->forward(call.behind(), call.only_wanted(o));
   }
 
   double flops_per_token(int64_t) const override { return rule_.flops_per_token(); }

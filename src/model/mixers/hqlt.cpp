@@ -102,7 +102,8 @@ class Hqlt : public Mixer {
         qk_prepare(e, q, k, call.positions,
                    {.heads = heads_, .kv_heads = heads_, .dk = dh_, .rope = rope_.get(), .in_place = false});
     const Var kv = attend(call, rotated.q, rotated.k, v, kv_);
-    return output_.forward(call, mixed(call, fast, kv));
+    const MixerCall late = call.behind();
+    return output_.forward(late, mixed(late, call.only_wanted(fast), call.only_wanted(kv)));
   }
 
   double flops_per_token(int64_t length) const override {

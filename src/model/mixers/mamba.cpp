@@ -62,7 +62,8 @@ class Mamba : public Mixer {
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
     const Var y = remembered_scan(
         call, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_});
-    return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
+    return linear(e, gated(e, call.only_wanted(y), call.only_wanted(z), Gate::kSilu), out_,
+                  call.only_wanted(call.residual));
   }
 
   // Decay, write and read of each number of the state, and the skip.

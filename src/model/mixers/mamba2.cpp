@@ -87,9 +87,10 @@ class Mamba2 : public Mixer {
     const Var o = remembered_fast(
         call, &LayerState::fast, shape_,
         {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}}, call.offsets);
-    const Var y = add(e, o, scale_heads_by(e, x, skip_));
-    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, {.z = z, .order = RmsNormOrder::kGateFirst}),
-                       out_, out_bias_, call.residual);
+    const Var y = call.only_wanted(add(e, o, scale_heads_by(e, x, skip_)));
+    const NormGate gate{.z = call.only_wanted(z), .order = RmsNormOrder::kGateFirst};
+    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, gate), out_, out_bias_,
+                       call.only_wanted(call.residual));
   }
 
   double flops_per_token(int64_t) const override {

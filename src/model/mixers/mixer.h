@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "autograd/ops.h"
@@ -99,6 +100,16 @@ struct MixerCall {
   std::span<const int32_t> positions;   // of each token in its sequence
   std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
   std::span<const std::vector<LayerSnapshot>> snapshots;  // of each sequence, by tokens; or empty
+  // The only rows of the result that anybody reads, in order; none: all of them. A mixer gives these or all.
+  std::optional<std::span<const uint32_t>> wanted;
+
+  // Behind the memories tokens no longer meet: of a value, and of x and the residual stream, what is wanted.
+  Var only_wanted(Var v) const { return wanted && v.present() ? rows(exec, v, *wanted) : v; }
+  MixerCall behind() const {
+    MixerCall c = *this;
+    c.x = only_wanted(x), c.residual = only_wanted(residual), c.wanted = {};
+    return c;
+  }
 
   // Where each sequence keeps `count` numbers of one kind. Through remember.h they can also be taken back.
   std::vector<float*> memory(Memory LayerState::*which, size_t count) const {
