@@ -575,6 +575,14 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     std::fill_n(dk.data, rows * (k_stride + v_stride), 0.0f);
     kv = {k, v, rows, 0, k_stride, v_stride};
   }
+  // Queries whose results nobody used, as in the last layer when only the last token is asked, send nothing
+  // back. One is left, so that all of dk and dv is written.
+  size_t unused = 0;
+  for (; unused + 1 < rows; ++unused) {
+    const float* d = dout.row(row0 + unused) + kv_head * group * s.dv;
+    if (std::any_of(d, d + group * s.dv, [](float x) { return x != 0; })) break;
+    std::fill_n(grad.dq.row(row0 + unused) + kv_head * group * s.dk, group * s.dk, 0.0f);
+  }
   Arena arena;
   float* q = arena.take(block * k_stride);
   float* qt = arena.take(round_up(block, kPanel) * s.dk);
@@ -587,7 +595,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
   HWY_ALIGN float delta[kMaxColumns];
   Visible vis;
   Dropped dropped;
-  for (size_t begin = 0; begin < rows * group; begin += block) {
+  for (size_t begin = unused * group; begin < rows * group; begin += block) {
     const Columns cols{row0, begin, std::min(block, rows * group - begin), group, kv_head * group, 0};
     gather(cols, in.q, s.dk, s.scale, q, k_stride);
     gather(cols, dout, s.dv, 1.0f, up, v_stride);

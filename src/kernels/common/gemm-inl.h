@@ -18,6 +18,7 @@
 #define BRAID_GEMM_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <array>
@@ -44,6 +45,7 @@ constexpr size_t kGemmRows = 4;  // without FMA each product needs a register
 // vector is as long as a chunk it must not: whether a chunk's columns are the first or the second half of a
 // panel depends on where a pass ends, and must change no bit.
 constexpr bool kGemmSplitSums = kGemmRows < 8;
+constexpr size_t kGemmFar = 32;  // steps along k from which on C is asked for ahead
 
 struct GemmArgs {
   size_t k;
@@ -57,6 +59,7 @@ struct GemmArgs {
   Into into;
   const float* keep = nullptr;  // of each row of C, for what is added to
   const float* from = nullptr;  // what is added to, if it is not C
+  size_t strip = 0;  // A^T packed in strips of kGemmRows rows of C, this far apart; 0: one matrix [k, m]
 };
 
 // The first n < Lanes(d) numbers at p, then zeros.
@@ -115,11 +118,16 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
     VFull acc0[kRows], acc1[kRows];
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
-    const float* a = kTransA ? g.a + row : g.a + row * lda;
+    const float* a = g.a + (!kTransA ? row * lda : g.strip ? row / kRows * g.strip : row);
     const float* b = g.b + col;
     const auto at = [&](size_t r) { return hn::Set(d, kTransA ? a[r] : a[r * lda]); };
     const auto next = [&] { a += kTransA ? lda : 1, b += ldb; };
     size_t k = g.k;
+    const size_t first = row * g.ldc + col;
+    // C often lies in L3, and the end of a long sum is too late to ask for it.
+    if (kTwo && k >= kGemmFar)
+      for (size_t r = 0; r < kRows; ++r)
+        hwy::Prefetch(g.c + first + r * g.ldc), hwy::Prefetch(g.c + first + r * g.ldc + lanes);
     if constexpr (kTwo) {
       for (; k > 0; --k, next()) {
         const VFull b0 = load(b), b1 = load(b + lanes);
@@ -155,7 +163,6 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
     }
-    const size_t first = row * g.ldc + col;
     float* c = g.c + first;
     const float* from = g.from ? g.from + first : c;
     const auto put = [&](VFull sum, size_t r, size_t at) {

@@ -520,6 +520,8 @@ BenchCase bench_step(size_t seqs, size_t heads, size_t d) {
 std::vector<BenchCase> fast_weight_bench() {
   std::vector<BenchCase> out;
   const auto both = {Form::kChunk, Form::kRecurrent};
+  // The parity experiment has the delta rule without decay.
+  bench_shape({"1024xT40 h4 d32 delta", 1024, 40, 4, 32, Decay::kNone}, {Form::kAuto}, out);
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, {Form::kAuto}, out);
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, both, out);
   bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, both, out);

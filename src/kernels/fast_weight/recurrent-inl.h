@@ -62,6 +62,9 @@ constexpr size_t kWideFwd = 4, kWideBwd = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 static_assert(kWideRows * kWideFwd * kLanes <= kPanelFloats &&
               kFastWeightMaxDim * 2 * kLanes <= kPanelFloats);
 
+// What a token does to the state before it writes: nothing, one factor for all, or one for each key channel.
+enum class Fading { kNone, kOne, kChannels };
+
 // The columns of a panel: W vectors, of which the last may be partial.
 template <size_t W>
 struct Columns {
@@ -134,7 +137,7 @@ HWY_INLINE void read(size_t dk, ConstRows S, const float* k, VFull (&r)[W]) {
 
 // One token in one pass: to = alpha from + k u^T, and of the new state o = to^T q (kRead) and r = to^T next
 // (kDelta), with which the next token begins. So the state is loaded and stored once per token.
-template <size_t W, bool kDelta, bool kChannel, bool kRead>
+template <size_t W, bool kDelta, Fading kFading, bool kRead>
 HWY_INLINE void advance(size_t dk, ConstRows from, Rows to, float alpha, const float* alphas, const float* k,
                         const float* q, const float* next, const VFull (&u)[W], VFull (&o)[W],
                         VFull (&r)[W]) {
@@ -142,13 +145,15 @@ HWY_INLINE void advance(size_t dk, ConstRows from, Rows to, float alpha, const f
   for (size_t w = 0; w < W; ++w) o[w] = r[w] = hn::Zero(d);
   const VFull all = hn::Set(d, alpha);
   for (size_t i = 0; i < dk; ++i) {
-    const VFull a = kChannel ? hn::Set(d, alphas[i]) : all, ki = hn::Set(d, k[i]),
+    const VFull a = kFading == Fading::kChannels ? hn::Set(d, alphas[i]) : all, ki = hn::Set(d, k[i]),
                 qi = kRead ? hn::Set(d, q[i]) : all, ni = kDelta ? hn::Set(d, next[i]) : all;
     const float* x = from.at + i * from.stride;
     float* y = to.at + i * to.stride;
     HWY_UNROLL(4)
     for (size_t w = 0; w < W; ++w) {
-      const VFull S = hn::MulAdd(ki, u[w], hn::Mul(a, hn::LoadU(d, x + w * kLanes)));
+      VFull S = hn::LoadU(d, x + w * kLanes);
+      if constexpr (kFading != Fading::kNone) S = hn::Mul(a, S);
+      S = hn::MulAdd(ki, u[w], S);
       hn::StoreU(S, d, y + w * kLanes);
       if constexpr (kRead) o[w] = hn::MulAdd(qi, S, o[w]);
       if constexpr (kDelta) r[w] = hn::MulAdd(ni, S, r[w]);
@@ -158,10 +163,11 @@ HWY_INLINE void advance(size_t dk, ConstRows from, Rows to, float alpha, const f
 
 // Tokens [begin, end) from the state `S`. Each new state goes to to(t); done(t, e, o) gets what was written
 // (before beta) and read (before scale).
-template <size_t W, bool kDelta, bool kChannel, bool kRead, class To, class Done>
+template <size_t W, bool kDelta, Fading kFading, bool kRead, class To, class Done>
 HWY_INLINE void walk(const Head& h, const Columns<W>& cols, size_t begin, size_t end, ConstRows S,
                      const To& to, const Done& done) {
   if (begin == end) return;
+  constexpr bool kChannel = kFading == Fading::kChannels;
   const size_t dk = h.s.dk;
   Channels channels[2];
   VFull e[W], u[W], o[W], r[W];
@@ -190,14 +196,14 @@ HWY_INLINE void walk(const Head& h, const Columns<W>& cols, size_t begin, size_t
       u[w] = kDelta ? hn::Mul(hn::Set(Full(), beta), e[w]) : e[w];
     }
     const Rows out = to(t);
-    advance<W, kDelta, kChannel, kRead>(dk, S, out, alpha, channels[t % 2].alpha, h.k(t), h.q(t), next, u, o,
-                                        r);
+    advance<W, kDelta, kFading, kRead>(dk, S, out, alpha, channels[t % 2].alpha, h.k(t), h.q(t), next, u, o,
+                                       r);
     S = out;
     done(t, e, o);
   }
 }
 
-template <size_t W, bool kDelta, bool kChannel>
+template <size_t W, bool kDelta, Fading kFading>
 HWY_NOINLINE void fwd_panel(const Head& h, const Columns<W>& cols, const float* s0, float* s_end,
                             const FastWeightMarks& marks, Mat<float> o) {
   HWY_ALIGN float panel[kPanelFloats];
@@ -208,7 +214,7 @@ HWY_NOINLINE void fwd_panel(const Head& h, const Columns<W>& cols, const float* 
   if (!direct_in) cols.take(dk, s0, dv, panel);
   const ConstRows start = direct_in ? ConstRows(s0 + cols.begin, dv) : ConstRows(local);
   const VFull scale = hn::Set(Full(), h.s.scale);
-  walk<W, kDelta, kChannel, true>(
+  walk<W, kDelta, kFading, true>(
       h, cols, 0, h.tokens, start,
       [&](size_t t) {
         return direct_out && t + 1 == h.tokens ? Rows{s_end + cols.begin, dv} : local;
@@ -223,17 +229,20 @@ HWY_NOINLINE void fwd_panel(const Head& h, const Columns<W>& cols, const float* 
   if (s_end && (h.tokens == 0 || !direct_out)) cols.put(dk, panel, s_end, dv);
 }
 
-// f(W, kDelta, kChannel, first column, columns) for the panels of columns [begin, end).
+// f(W, kDelta, kFading, first column, columns) for the panels of columns [begin, end).
 template <size_t kWide, class F>
 HWY_INLINE void for_panels(const FastWeightShape& s, size_t begin, size_t end, const F& f) {
   const auto with = [&](auto W, size_t col, size_t width) {
-    const bool delta = s.write == FastWeightWrite::kDelta;
+    const auto with_fading = [&](auto fading) {
+      s.write == FastWeightWrite::kDelta ? f(W, std::true_type(), fading, col, width)
+                                         : f(W, std::false_type(), fading, col, width);
+    };
     if (s.decay == Decay::kChannel)
-      delta ? f(W, std::true_type(), std::true_type(), col, width)
-            : f(W, std::false_type(), std::true_type(), col, width);
+      with_fading(std::integral_constant<Fading, Fading::kChannels>());
+    else if (s.decay == Decay::kNone)
+      with_fading(std::integral_constant<Fading, Fading::kNone>());
     else
-      delta ? f(W, std::true_type(), std::false_type(), col, width)
-            : f(W, std::false_type(), std::false_type(), col, width);
+      with_fading(std::integral_constant<Fading, Fading::kOne>());
   };
   const size_t most = s.dk <= kWideRows ? kWide : 2;
   for (size_t col = begin, width; col < end; col += width) {
@@ -253,8 +262,8 @@ void fwd(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t he
          Mat<float> o, float* s_end, const FastWeightMarks& marks, float* /*scratch*/) {
   const Head h(s, in, seq, head);
   const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-  for_panels<kWideFwd>(s, begin, end, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
-    fwd_panel<W, delta, channel>(h, {col, width}, s0, state_of(s, s_end, head), marks, o);
+  for_panels<kWideFwd>(s, begin, end, [&](auto W, auto delta, auto fading, size_t col, size_t width) {
+    fwd_panel<W, delta, fading>(h, {col, width}, s0, state_of(s, s_end, head), marks, o);
   });
 }
 
@@ -320,13 +329,15 @@ HWY_INLINE void back_read(size_t dk, const float* S, float* dS, const float* q, 
 
 // One token's write and decay and the read of the token before it, in one pass over dS and over S, the state
 // between the two. dr = -beta du (kDelta); before: q, k and cotangent `up` of the earlier token, whose du
-// comes out. dg: per row for kChannel, else the sum of all is returned.
-template <size_t W, bool kDelta, bool kChannel>
+// comes out. dg: per row for channels, for
+// one factor the sum of all is returned.
+template <size_t W, bool kDelta, Fading kFading>
 HWY_INLINE float back_token(size_t dk, const float* S, float* dS, float alpha, const float* alphas,
                             const float* k, const VFull (&u)[W], const VFull (&dr)[W], const float* q_before,
                             const float* k_before, const VFull (&up)[W], VFull (&du)[W], float* dk_sum,
                             float* dg_sum, float* dq_sum) {
   const Full d;
+  constexpr bool kChannel = kFading == Fading::kChannels, kFades = kFading != Fading::kNone;
   VFull all = hn::Zero(d);
   for (size_t w = 0; w < W; ++w) du[w] = hn::Zero(d);
   const VFull alpha_all = hn::Set(d, alpha);
@@ -339,15 +350,18 @@ HWY_INLINE float back_token(size_t dk, const float* S, float* dS, float alpha, c
       HWY_UNROLL(4)
       for (size_t w = 0; w < W; ++w) {
         const size_t at = (i * W + w) * kLanes;
-        const VFull s = hn::LoadU(d, S + at), decayed = hn::Mul(a, s);
+        const VFull s = hn::LoadU(d, S + at), decayed = kFades ? hn::Mul(a, s) : s;
         VFull x = hn::LoadU(d, dS + at);
         sk[r] = hn::MulAdd(x, u[w], sk[r]);
         if constexpr (kDelta) {
           sk[r] = hn::MulAdd(decayed, dr[w], sk[r]);
           x = hn::MulAdd(hn::Set(d, k[i]), dr[w], x);
         }
-        sg[r] = hn::MulAdd(x, decayed, sg[r]);
-        x = hn::MulAdd(hn::Set(d, q_before[i]), up[w], hn::Mul(a, x));
+        if constexpr (kFades) {
+          sg[r] = hn::MulAdd(x, decayed, sg[r]);
+          x = hn::Mul(a, x);
+        }
+        x = hn::MulAdd(hn::Set(d, q_before[i]), up[w], x);
         hn::StoreU(x, d, dS + at);
         sq[r] = hn::MulAdd(s, up[w], sq[r]);
         du[w] = hn::MulAdd(hn::Set(d, k_before[i]), x, du[w]);
@@ -357,19 +371,20 @@ HWY_INLINE float back_token(size_t dk, const float* S, float* dS, float alpha, c
     store_sums<R>(sq, dq_sum + row);
     if constexpr (kChannel) {
       store_sums<R>(sg, dg_sum + row);
-    } else {
+    } else if constexpr (kFades) {
       for (size_t r = 0; r < R; ++r) all = hn::Add(all, sg[r]);
     }
   });
-  return kChannel ? 0.0f : hn::GetLane(hn::SumOfLanes(d, all));
+  return kFading == Fading::kOne ? hn::GetLane(hn::SumOfLanes(d, all)) : 0.0f;
 }
 
 // A panel's share of all gradients. keys: whether dq and dk begin here; head: whether dg and dbeta do.
-template <size_t W, bool kDelta, bool kChannel>
+template <size_t W, bool kDelta, Fading kFading>
 HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* s0, Mat<const float> dout,
                             const float* ds_end, const FastWeightGrad& grad, float* ds0, float* dg_head,
                             float* scratch, Into keys, Into head) {
   const Full d;
+  constexpr bool kChannel = kFading == Fading::kChannels;
   const size_t dk = h.s.dk, dv = h.s.dv, T = h.tokens, stride = W * kLanes;
   const BwdScratch layout(h.s, T);
   float *const starts = scratch + layout.starts, *const states = scratch + layout.states,
@@ -385,7 +400,7 @@ HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* 
   }
   // The states at the start of every chunk.
   cols.take(dk, s0, dv, start(0));
-  walk<W, kDelta, kChannel, false>(
+  walk<W, kDelta, kFading, false>(
       h, cols, 0, (chunks - 1) * C, {start(0), stride},
       [&](size_t t) {
         return Rows{(t + 1) % C == 0 ? start((t + 1) / C) : states, stride};
@@ -401,7 +416,7 @@ HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* 
   double dg_all = 0;
   for (size_t c = chunks; c-- > 0;) {
     const size_t begin = c * C, end = std::min(T, begin + C);
-    walk<W, kDelta, kChannel, false>(
+    walk<W, kDelta, kFading, false>(
         h, cols, begin, end, {start(c), stride},
         [&](size_t t) {
           return Rows{state(c, t + 1 - begin), stride};
@@ -437,7 +452,7 @@ HWY_NOINLINE void bwd_panel(const Head& h, const Columns<W>& cols, const float* 
         load_up(before);
       else
         for (size_t w = 0; w < W; ++w) up[w] = hn::Zero(d);
-      const float dg = back_token<W, kDelta, kChannel>(
+      const float dg = back_token<W, kDelta, kFading>(
           dk, state(c, t - begin), dS, kChannel ? 1.0f : h.alpha(t), channels.alpha, h.k(t), u, dr,
           h.q(before), h.k(before), up, du, dk_sum, dg_sum, dq_sum);
       put(dk_sum, grad.dk.row(row) + h.key_head * dk, dk, keys);
@@ -462,11 +477,11 @@ void bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> dout
   for (size_t head = key_head * group; head < (key_head + 1) * group; ++head) {
     const Head h(s, in, seq, head);
     const float* s0 = state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head);
-    for_panels<kWideBwd>(s, 0, s.dv, [&](auto W, auto delta, auto channel, size_t col, size_t width) {
+    for_panels<kWideBwd>(s, 0, s.dv, [&](auto W, auto delta, auto fading, size_t col, size_t width) {
       const auto first = [](bool yes) { return yes ? Into::kOverwrite : Into::kAdd; };
-      bwd_panel<W, delta, channel>(h, {col, width}, s0, dout, state_of(s, ds_end, head), grad,
-                                   state_of(s, ds0, head), dg_head, scratch,
-                                   first(col == 0 && head == key_head * group), first(col == 0));
+      bwd_panel<W, delta, fading>(h, {col, width}, s0, dout, state_of(s, ds_end, head), grad,
+                                  state_of(s, ds0, head), dg_head, scratch,
+                                  first(col == 0 && head == key_head * group), first(col == 0));
     });
   }
 }

@@ -169,6 +169,11 @@ HWY_INLINE const float* in_place(const MatmulPanel<bf16>& p, size_t row, size_t 
 }
 #endif
 
+// Starts reading n numbers that the next block of rows needs, into L2: this block fills L1.
+HWY_INLINE void ask_for(const float* p, size_t n) {
+  for (size_t i = 0; i < n; i += 16) __builtin_prefetch(p + i, 0, 2);
+}
+
 // Blocked for the caches. The sum of one number of C runs over k in order, in pieces of kDepth: it does not
 // depend on how rows and columns are cut.
 template <class T, class Terms>
@@ -190,9 +195,10 @@ void panel_of(const MatmulPanel<T>& p) {
         const float* a = s.a;
         if (transposed)
           pack_at(p, k, numbers, row, rows, s.a);
-        else if (const float* there = in_place(p, row, depth))
+        else if (const float* there = in_place(p, row, depth)) {
           a = there;
-        else
+          if (row + kRows < p.m) ask_for(there + kRows * depth, std::min(kRows, p.m - row - kRows) * depth);
+        } else
           pack_a(p, k, numbers, row, rows, s.a);
         for (size_t j = 0; j < cols; j += w) {
           const size_t width = std::min(w, cols - j);
@@ -202,10 +208,12 @@ void panel_of(const MatmulPanel<T>& p) {
             gemm<false, Terms>(rows, width, {depth, a, depth, b, w, c, p.c_stride, 1.0f, into});
             continue;
           }
-          for (size_t r = 0; r < rows; r += kGemmRows)
-            gemm<true, Terms>(
-                std::min(kGemmRows, rows - r), width,
-                {depth, a + r * depth, kGemmRows, b, w, c + r * p.c_stride, p.c_stride, 1.0f, into});
+          const size_t whole = rows / kGemmRows * kGemmRows;
+          GemmArgs g{depth, a, kGemmRows, b, w, c, p.c_stride, 1.0f, into};
+          g.strip = depth * kGemmRows;
+          gemm<true, Terms>(whole, width, g);
+          g.a += whole * depth, g.c += whole * p.c_stride;
+          gemm<true, Terms>(rows - whole, width, g);
         }
       }
     }
