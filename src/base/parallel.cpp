@@ -31,27 +31,55 @@ void wait_while_equal(const std::atomic<uint32_t>& a, uint32_t old) {
 
 }  // namespace
 
+// What is left of one thread's share of a round: its number in the upper half, tasks not yet taken in the
+// lower. A task that was taken keeps its round from ending, so that count and task may be read then, not
+// before.
+struct alignas(64) Share {
+  std::atomic<uint64_t> left{0};
+};
+constexpr uint64_t kTasks = 0xffffffff;
+
 struct ThreadPool::Shared {
   std::vector<std::thread> workers;
-  std::atomic<uint32_t> round{0};    // a new value tells the workers that there is work
-  std::atomic<uint32_t> running{0};  // workers that have not finished this round
+  std::unique_ptr<Share[]> shares;  // by thread
+  std::atomic<uint32_t> round{0};   // a new value tells the workers that there is work
+  std::atomic<uint32_t> undone{0};  // tasks of this round
   std::atomic<bool> busy{false};
-  size_t count = 0;
-  const std::function<void(size_t)>* task = nullptr;
+  std::atomic<size_t> count{0};
+  std::atomic<const std::function<void(size_t)>*> task{nullptr};
   bool stop = false;
   int threads = 1;
 
-  void share(int thread) const {
+  size_t end_of(size_t share, size_t n) const { return n * (share + 1) / static_cast<size_t>(threads); }
+
+  // Runs tasks of one share until none is left.
+  uint32_t take_all(size_t share, uint32_t now) {
+    uint32_t done = 0;
+    std::atomic<uint64_t>& left = shares[share].left;
+    for (uint64_t seen = left.load(std::memory_order_acquire);;) {
+      if (seen >> 32 != now || (seen & kTasks) == 0) return done;
+      if (!left.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel)) continue;
+      const size_t end = end_of(share, count.load(std::memory_order_relaxed));
+      (*task.load(std::memory_order_relaxed))(end - (seen & kTasks));
+      ++done, --seen;
+    }
+  }
+
+  // A thread's own share, in order; then what others have not come to, as on a machine that has other work.
+  void work(size_t thread, uint32_t now) {
     inside_task = true;
-    const size_t begin = count * thread / threads, end = count * (thread + 1) / threads;
-    for (size_t i = begin; i < end; ++i) (*task)(i);
+    uint32_t done = 0;
+    for (size_t i = 0; i < static_cast<size_t>(threads); ++i)
+      done += take_all((thread + i) % static_cast<size_t>(threads), now);
     inside_task = false;
+    if (done && undone.fetch_sub(done, std::memory_order_acq_rel) == done) undone.notify_one();
   }
 };
 
 ThreadPool::ThreadPool(int threads, std::function<void()> on_start) : shared_(std::make_unique<Shared>()) {
   check(threads >= 1, "ThreadPool needs at least one thread");
   shared_->threads = threads;
+  shared_->shares = std::make_unique<Share[]>(static_cast<size_t>(threads));
   if (on_start) on_start();
   for (int i = 1; i < threads; ++i)
     shared_->workers.emplace_back([s = shared_.get(), i, on_start] {
@@ -60,8 +88,7 @@ ThreadPool::ThreadPool(int threads, std::function<void()> on_start) : shared_(st
         wait_while_equal(s->round, seen);
         seen = s->round.load(std::memory_order_acquire);
         if (s->stop) return;
-        s->share(i);
-        if (s->running.fetch_sub(1, std::memory_order_acq_rel) == 1) s->running.notify_one();
+        s->work(static_cast<size_t>(i), seen);
       }
     });
 }
@@ -80,16 +107,25 @@ void ThreadPool::run(size_t count, const std::function<void(size_t)>& task) {
     for (size_t i = 0; i < count; ++i) task(i);
     return;
   }
+  check(count <= kTasks, "ThreadPool::run: too many tasks");
+  if (count == 0) return;
   check(!shared_->busy.exchange(true), "ThreadPool::run called from two threads at once");
-  shared_->count = count;
-  shared_->task = &task;
-  shared_->running.store(shared_->threads - 1, std::memory_order_relaxed);
-  shared_->round.fetch_add(1, std::memory_order_release);
+  const uint32_t now = shared_->round.load(std::memory_order_relaxed) + 1;
+  shared_->count.store(count, std::memory_order_relaxed);
+  shared_->task.store(&task, std::memory_order_relaxed);
+  shared_->undone.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
+  size_t begin = 0;
+  for (size_t i = 0; i < static_cast<size_t>(shared_->threads); ++i) {
+    const size_t end = shared_->end_of(i, count);
+    shared_->shares[i].left.store(uint64_t{now} << 32 | (end - begin), std::memory_order_release);
+    begin = end;
+  }
+  shared_->round.store(now, std::memory_order_release);
   shared_->round.notify_all();
-  shared_->share(0);
-  for (uint32_t left = shared_->running.load(std::memory_order_acquire); left != 0;
-       left = shared_->running.load(std::memory_order_acquire))
-    wait_while_equal(shared_->running, left);
+  shared_->work(0, now);
+  for (uint32_t left = shared_->undone.load(std::memory_order_acquire); left != 0;
+       left = shared_->undone.load(std::memory_order_acquire))
+    wait_while_equal(shared_->undone, left);
   shared_->busy.store(false);
 }
 

@@ -26,8 +26,9 @@ class ThreadPool {
 
   int threads() const;
 
-  // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share.
-  // Calls from inside a task run in that task's thread.
+  // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share, in
+  // order, and then what others have not begun: a thread that the system keeps waiting holds nobody up. Calls
+  // from inside a task run in that task's thread.
   void run(size_t count, const std::function<void(size_t)>& task);
 
  private:

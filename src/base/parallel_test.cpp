@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace braid {
@@ -25,6 +27,22 @@ TEST(ThreadPool, ManySmallRoundsDoNotLoseAny) {
   std::atomic<int> sum{0};
   for (int round = 0; round < 5000; ++round) pool.run(3, [&](size_t) { ++sum; });
   EXPECT_EQ(sum, 15000);
+}
+
+// A thread that is kept waiting holds nobody up: while it sleeps in its first task the rest of its share is
+// done by the other.
+TEST(ThreadPool, OthersTakeWhatAThreadHasNotBegun) {
+  ThreadPool pool(2);
+  std::atomic<int> done{0};
+  pool.run(8, [&](size_t i) {
+    if (i == 4) {  // the first of the second share
+      for (int waited = 0; done < 7 && waited < 5000; ++waited)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_EQ(done, 7);
+    }
+    ++done;
+  });
+  EXPECT_EQ(done, 8);
 }
 
 TEST(ThreadPool, NestedCallsRunInTheirOwnThread) {

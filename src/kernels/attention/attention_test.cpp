@@ -100,6 +100,22 @@ TEST(Attention, CopiedKeysDoNotChangeABit) {
   EXPECT_EQ(b.run(Par(two), true), b.run(Par(two), false));
 }
 
+// Backward leaves out queries without a cotangent, which changes nothing; also if a sequence has none at all.
+TEST(Attention, QueriesThatNobodyUsedSendNothingBack) {
+  Batch b;
+  // Of the first and the last sequence only the last row is used, of the one of 59 tokens nothing.
+  for (const auto& [begin, end] : {std::pair{0, 99}, {101, 160}, {160, 459}})
+    std::fill(b.dout.begin() + begin * 128, b.dout.begin() + end * 128, 0.0f);
+  ASSERT_TRUE(attention_impls().force("ref"));
+  const std::vector<float> want = b.run({});
+  for (const ImplTable::Row& row : attention_impls().rows()) {
+    if (!attention_impls().force(row.name)) continue;
+    const Diff d = compare<float, float>(b.run({}), want);
+    EXPECT_TRUE(within(d, kTolF32Grad)) << row.name << " rms " << d.rms << " max " << d.max;
+  }
+  attention_impls().unforce();
+}
+
 // Sequences of a mixed batch do not disturb each other: a prefill piece and two steps at once equal each
 // alone, bit by bit.
 TEST(Attention, AMixedBatchEqualsItsParts) {
