@@ -98,10 +98,10 @@ HWY_INLINE bool whole_lines(Mat<const float> m, size_t l2_dim, size_t begin, siz
 }
 
 // kRows tokens of channels [at, at + n). before holds the W - 1 inputs before them and is moved on. Each
-// output is summed in the same order whatever kRows is.
-template <size_t W, size_t kRows>
+// output is summed in the same order whatever kRows is. each(row, result) sees the results on their way.
+template <size_t W, size_t kRows, class Each>
 HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t at, size_t n, bool silu, Lines before,
-                         float* const* y) {
+                         float* const* y, const Each& each) {
   for_lanes(n, [&](auto d, size_t i) {
     using V = hn::Vec<decltype(d)>;
     V v[W - 1 + kRows], c[W];
@@ -115,7 +115,9 @@ HWY_INLINE void fwd_rows(const float* const* x, ConstLines w, size_t at, size_t 
       V z = hn::Mul(c[0], v[r]);
       HWY_UNROLL(8)
       for (size_t k = 1; k < W; ++k) z = hn::MulAdd(c[k], v[r + k], z);
-      hn::StoreU(silu ? silu_v(d, z) : z, d, y[r] + i);
+      if (silu) z = silu_v(d, z);
+      hn::StoreU(z, d, y[r] + i);
+      each(r, z);
     }
     HWY_UNROLL(8)
     for (size_t k = 0; k < W - 1; ++k) hn::StoreU(v[kRows + k], d, before[k] + at + i);
@@ -126,26 +128,35 @@ HWY_INLINE void prefetch_row(const float* p, size_t n) {
   for (size_t i = 0; i < n; i += 16) hwy::Prefetch(p + i);
 }
 
-// One row of heads, scaled to length one; or, without heads, as it is.
-HWY_INLINE void norm_row(const float* a, size_t n, size_t l2_dim, bool stream, float* y) {
-  const size_t step = l2_dim ? l2_dim : n;
-  for (size_t h = 0; h < n; h += step) {
-    float rstd = 1;
-    if (l2_dim) {
-      const float square = sum_lanes(l2_dim, [&](auto d, size_t i) {
-        const auto v = hn::LoadU(d, a + h + i);
-        return hn::Mul(v, v);
-      });
-      rstd = 1.0f / std::sqrt(square + kShortConvL2Eps);
-    }
-    for_lanes(step, [&](auto d, size_t i) {
-      put(d, hn::Mul(hn::LoadU(d, a + h + i), hn::Set(d, rstd)), y + h + i, stream);
-    });
+HWY_INLINE void scale_row(const float* a, size_t n, float factor, bool stream, float* y) {
+  for_lanes(
+      n, [&](auto d, size_t i) { put(d, hn::Mul(hn::LoadU(d, a + i), hn::Set(d, factor)), y + i, stream); });
+}
+
+// A head of kRows tokens, scaled to length one. Squares are added up while the results are in registers and
+// the rows have a sum each: one after the other they would wait for additions, root and quotient.
+template <size_t W, size_t kRows>
+HWY_INLINE void fwd_head(const float* const* x, ConstLines w, size_t at, size_t l2_dim, bool silu,
+                         Lines before, bool stream, float* const* y) {
+  HWY_ALIGN float a[kRows][kPiece];
+  float* rows[kRows];
+  VFull squares[kRows];
+  float rest[kRows] = {};  // of lanes that are no whole vector
+  for (size_t r = 0; r < kRows; ++r) rows[r] = a[r], squares[r] = hn::Zero(Full());
+  fwd_rows<W, kRows>(x, w, at, l2_dim, silu, before, rows, [&](size_t r, auto z) {
+    if constexpr (std::is_same_v<decltype(z), VFull>)
+      squares[r] = hn::MulAdd(z, z, squares[r]);
+    else
+      rest[r] += hn::GetLane(z) * hn::GetLane(z);
+  });
+  for (size_t r = 0; r < kRows; ++r) {
+    const float square = hn::GetLane(hn::SumOfLanes(Full(), squares[r])) + rest[r];
+    scale_row(a[r], l2_dim, 1.0f / std::sqrt(square + kShortConvL2Eps), stream, y[r]);
   }
 }
 
-// Rows that are normalised or written past the caches are made in L1 first, a piece of at most 256 channels
-// at a time: vectors of several rows by turns would leave lines half written.
+// Rows that are normalised or written past the caches are made in L1 first, a head or a piece of at most 256
+// channels at a time: vectors of several rows by turns would leave lines half written.
 template <size_t W, size_t kRows>
 HWY_INLINE void fwd_group(const ShortConvPiece& p, size_t t, size_t l2_dim, bool stream, size_t begin,
                           size_t n, ConstLines w, Lines before) {
@@ -153,15 +164,21 @@ HWY_INLINE void fwd_group(const ShortConvPiece& p, size_t t, size_t l2_dim, bool
   float* y[kRows];
   if (!l2_dim && !stream) {
     for (size_t r = 0; r < kRows; ++r) x[r] = p.x.row(t + r) + begin, y[r] = p.y.row(t + r) + begin;
-    return fwd_rows<W, kRows>(x, w, 0, n, p.silu, before, y);
+    return fwd_rows<W, kRows>(x, w, 0, n, p.silu, before, y, [](size_t, auto) {});
   }
   HWY_ALIGN float a[kRows][kPiece];
-  const size_t step = l2_dim ? kPiece / l2_dim * l2_dim : kPiece;
+  const size_t step = l2_dim ? l2_dim : kPiece;
   for (size_t at = 0; at < n; at += step) {
     const size_t count = std::min(step, n - at);
-    for (size_t r = 0; r < kRows; ++r) x[r] = p.x.row(t + r) + begin + at, y[r] = a[r];
-    fwd_rows<W, kRows>(x, w, at, count, p.silu, before, y);
-    for (size_t r = 0; r < kRows; ++r) norm_row(a[r], count, l2_dim, stream, p.y.row(t + r) + begin + at);
+    for (size_t r = 0; r < kRows; ++r) x[r] = p.x.row(t + r) + begin + at, y[r] = p.y.row(t + r) + begin + at;
+    if (l2_dim) {
+      fwd_head<W, kRows>(x, w, at, count, p.silu, before, stream, y);
+      continue;
+    }
+    float* rows[kRows];
+    for (size_t r = 0; r < kRows; ++r) rows[r] = a[r];
+    fwd_rows<W, kRows>(x, w, at, count, p.silu, before, rows, [](size_t, auto) {});
+    for (size_t r = 0; r < kRows; ++r) scale_row(a[r], count, 1, stream, y[r]);
   }
 }
 
