@@ -15,11 +15,8 @@
 // values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
 // and all others are 14 further. The paper sweeps the number of bits and of swaps together; table=64 has so
 // many addresses whatever the number of swaps is, so that a curriculum can begin with few swaps in a whole
-// table. pool=64 (compact) draws a table's addresses from so many: with a curriculum every address is met
-// from the first step on, where 0 .. m - 1 would bring new ones with each doubling. Its lengths are not known
-// to us; 32 is ours.
+// table. Its lengths are not known to us; 32 is ours.
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -40,8 +37,6 @@ class StateRecall final : public Task {
     all.push_back({"gradual", &gradual_, 0, 0,
                    "in training any number of swaps up to the length, and targets at each step"});
     all.push_back({"table", &table_, 0, 16384, "addresses; 0: as many as swaps"});
-    all.push_back(
-        {"pool", &pool_, 0, 16384, "addresses that a table's are drawn from; 0: those of the table itself"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
@@ -49,17 +44,9 @@ class StateRecall final : public Task {
     return all;
   }
   std::vector<Problem> validate() const override {
-    std::vector<Problem> problems;
-    if (table_ != 0 && table_ < static_cast<int64_t>(kPointers))
-      problems.push_back({"table",
-                          fmt::format("has {} addresses, fewer than the {} pointers", table_, kPointers),
-                          fmt::format("use at least {}", kPointers)});
-    if (pool_ != 0 && pool_ < largest_table())
-      problems.push_back({"pool", fmt::format("has {} addresses, a table {}", pool_, largest_table()),
-                          fmt::format("use at least {}", largest_table())});
-    if (pool_ != 0 && !compact_)
-      problems.push_back({"pool", "is for tokens that name their address", "set compact=true"});
-    return problems;
+    if (table_ == 0 || table_ >= static_cast<int64_t>(kPointers)) return {};
+    return {{"table", fmt::format("has {} addresses, fewer than the {} pointers", table_, kPointers),
+             fmt::format("use at least {}", kPointers)}};
   }
   bool grow() override { return lengths_.grow(); }
   size_t vocab_size() const override {
@@ -79,15 +66,10 @@ class StateRecall final : public Task {
     const auto m = static_cast<size_t>(table(split)), most = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
-    std::vector<size_t> place(m);  // the table's addresses
-    if (pool_)
-      place = draw_distinct(rng, m, static_cast<size_t>(pool_));
-    else
-      std::iota(place.begin(), place.end(), size_t{0});
     std::vector<int32_t> held(m);
     for (size_t i = 0; i < m; ++i) {
       held[i] = static_cast<int32_t>(rng.below(static_cast<uint64_t>(values_)));
-      s.tokens.push_back(compact_ ? value_token(place[i], held[i]) : kValue + held[i]);
+      s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
     const bool gradual = gradual_ && split == Split::kTrain;
@@ -99,7 +81,7 @@ class StateRecall final : public Task {
     };
     for (size_t p = 0; p < kPointers; ++p) {
       if (compact_) {
-        s.tokens.push_back(start_token(p, place[address[p]]));
+        s.tokens.push_back(start_token(p, address[p]));
       } else {
         s.tokens.push_back(pointer() + static_cast<int32_t>(p));
         s.tokens.push_back(addresses() + static_cast<int32_t>(address[p]));
@@ -128,8 +110,8 @@ class StateRecall final : public Task {
   }
 
   // What a token is made of, a one each: value, pointer, address, and what kind of token it is; each swap is
-  // a kind of its own. With learned vectors every address has to be learned by itself, in all the tokens that
-  // it is part of.
+  // a kind of its own, so that it can have any key. With learned vectors every address has to be learned by
+  // itself, in all the tokens that it is part of.
   std::optional<Tensor> fixed_embedding() const override {
     const auto value = [](int64_t v) { return v; };
     const auto named = [&](size_t p) { return values_ + static_cast<int64_t>(p); };
@@ -216,8 +198,7 @@ class StateRecall final : public Task {
   int32_t pointer() const { return init() + 3; }
   int32_t addresses() const { return pointer() + static_cast<int32_t>(kPointers); }
   int64_t table(Split split) const { return table_ ? table_ : lengths_.of(split); }
-  int64_t largest_table() const { return table_ ? table_ : lengths_.longest(); }
-  int64_t most_addresses() const { return pool_ ? pool_ : largest_table(); }
+  int64_t most_addresses() const { return table_ ? table_ : lengths_.longest(); }
   int64_t swap_tokens() const { return compact_ ? 1 : 2; }
   int32_t value_token(size_t address, int32_t value) const {
     return static_cast<int32_t>(addresses() + most_addresses() + values_ * static_cast<int64_t>(address)) +
@@ -242,7 +223,7 @@ class StateRecall final : public Task {
     return {};
   }
 
-  int64_t values_ = 2, table_ = 0, pool_ = 0;
+  int64_t values_ = 2, table_ = 0;
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
   bool any_pointer_ = false, compact_ = false, gradual_ = false;
 };
