@@ -47,7 +47,7 @@ struct ThreadPool::Shared {
   std::atomic<bool> busy{false};
   std::atomic<size_t> count{0};
   std::atomic<const std::function<void(size_t)>*> task{nullptr};
-  bool stop = false;
+  std::atomic<bool> stop{false};
   int threads = 1;
 
   size_t end_of(size_t share, size_t n) const { return n * (share + 1) / static_cast<size_t>(threads); }
@@ -87,14 +87,14 @@ ThreadPool::ThreadPool(int threads, std::function<void()> on_start) : shared_(st
       for (uint32_t seen = 0;;) {
         wait_while_equal(s->round, seen);
         seen = s->round.load(std::memory_order_acquire);
-        if (s->stop) return;
+        if (s->stop.load(std::memory_order_relaxed)) return;
         s->work(static_cast<size_t>(i), seen);
       }
     });
 }
 
 ThreadPool::~ThreadPool() {
-  shared_->stop = true;
+  shared_->stop.store(true, std::memory_order_relaxed);
   shared_->round.fetch_add(1, std::memory_order_release);
   shared_->round.notify_all();
   for (std::thread& t : shared_->workers) t.join();
