@@ -329,8 +329,7 @@ HWY_INLINE void back_read(size_t dk, const float* S, float* dS, const float* q, 
 
 // One token's write and decay and the read of the token before it, in one pass over dS and over S, the state
 // between the two. dr = -beta du (kDelta); before: q, k and cotangent `up` of the earlier token, whose du
-// comes out. dg: per row for channels, for
-// one factor the sum of all is returned.
+// comes out. dg: per row for channels; for one factor the sum of all is returned.
 template <size_t W, bool kDelta, Fading kFading>
 HWY_INLINE float back_token(size_t dk, const float* S, float* dS, float alpha, const float* alphas,
                             const float* k, const VFull (&u)[W], const VFull (&dr)[W], const float* q_before,
