@@ -134,7 +134,7 @@ std::vector<Trial> state_recall(Effort e) {
                   "compact=true",
                   "gradual=true"};
     o.batch = 128;
-    usual(o, e, 1500, 3000, 50000);
+    usual(o, e, 1500, 5000, 50000);
     o.warmup = 100, o.stop_at = 0.995;
     add_trials(out, kind.row, fmt::format("{} addresses and swaps", length), o, {2e-3},
                e == Effort::kQuick ? 1 : 3);
