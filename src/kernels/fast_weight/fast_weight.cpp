@@ -196,8 +196,8 @@ FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, boo
   const size_t d = std::min(shape.dk, shape.dv);
   if (alone && tokens <= kWholeTokens && d >= (backward ? 48 : 64) && tokens > 0)
     return {FastWeightForm::kChunk, tokens};
-  // With AVX-512 twice the registers let forward go token by token at 72 % of the peak on one core and 69 % on
-  // two, in chunks of f32 at 68 and 61 % (Zen 4, d = 128): a chunk waits for its rows of q and k.
+  // With AVX-512 twice the registers let forward go token by token at 70-72 % of the peak on one core and
+  // 66-69 % on two, in chunks of f32 at 68-71 and 61-64 % (Zen 4, d = 128, four runs).
   const bool steps = active_isa() >= Isa::kAvx512 && shape.precision == Precision::kF32 &&
                      shape.decay != FastWeightDecay::kChannel && std::max(shape.dk, shape.dv) <= 128;
   if (backward ? d >= 48 : d >= 128 && tokens >= 64 && !steps) return chunk;
