@@ -365,7 +365,9 @@ void induction_mistake(Sample& s) {  // the token before
 struct Pointers {
   int32_t vocab;
   bool any, compact = false, gradual = false;
-  size_t most = 0;  // swaps; 0: as many as addresses
+  size_t most = 0;    // swaps; 0: as many as addresses
+  int32_t table = 0;  // addresses; 0: as many as entries
+  bool tracked = false, all = false;
 
   std::string operator()(const Sample& s) const {
     // bits INIT p @ p @ p @ p @ p @ OPS, m swaps, QUERY p; compact: a bit is 11 + m + 2 i + b, a swap
@@ -373,19 +375,24 @@ struct Pointers {
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const size_t ops = init + (compact ? 6 : 11);
     if (s.tokens.size() < ops + 3) return "length";
-    const auto m = static_cast<int32_t>(init);
-    std::vector<int32_t> bits;
-    for (int32_t t = 0; t < m; ++t) {
-      const int32_t first = compact ? 11 + m + 2 * t : 1, bit = s.tokens[static_cast<size_t>(t)] - first;
-      if (bit != 0 && bit != 1) return "no bit";
-      bits.push_back(bit);
+    const auto entries = static_cast<int32_t>(init), m = table ? table : entries;
+    std::map<size_t, int32_t> bits;  // by address
+    for (int32_t t = 0; t < entries; ++t) {
+      const int32_t token = s.tokens[static_cast<size_t>(t)] - (compact ? 11 + m : 1),
+                    at = compact ? token / 2 : t, bit = compact ? token % 2 : token;
+      if (token < 0 || at >= m || (bit != 0 && bit != 1)) return "no bit";
+      if (!bits.empty() && static_cast<size_t>(at) <= bits.rbegin()->first) return "order of addresses";
+      if (!table && at != t) return "an address is missing";
+      bits[static_cast<size_t>(at)] = bit;
     }
     std::vector<size_t> address;
     for (size_t i = 0; i < 5; ++i) {
       const auto p = static_cast<int32_t>(i);
       const int32_t a =
           compact ? s.tokens[init + 1 + i] - 21 - 3 * m - m * p : s.tokens[init + 2 + 2 * i] - 11;
-      if (a < 0 || a >= m || (!compact && s.tokens[init + 1 + 2 * i] != 6 + p)) return "no address";
+      if (a < 0 || !bits.contains(static_cast<size_t>(a)) ||
+          (!compact && s.tokens[init + 1 + 2 * i] != 6 + p))
+        return "no address";
       address.push_back(static_cast<size_t>(a));
     }
     if (std::set(address.begin(), address.end()).size() != 5 || s.tokens[ops] != 4) return "form";
@@ -395,7 +402,7 @@ struct Pointers {
     for (size_t i = 0; every_step && i < 5; ++i)
       targets[init + (compact ? 1 + i : 2 + 2 * i)] = 1 + bits[address[i]];
     size_t swaps = 0;
-    while (targets.size() + 2 < s.tokens.size()) {
+    while (targets.size() < s.tokens.size() && s.tokens[targets.size()] != 5) {
       const size_t t = targets.size();
       int32_t p = s.tokens[t] - 6, q = s.tokens[t + 1] - 6;
       if (compact) {
@@ -406,26 +413,36 @@ struct Pointers {
       if (p < 0 || p > 4 || q < 0 || q > 4 || p == q) return "no swap";
       std::swap(address[static_cast<size_t>(p)], address[static_cast<size_t>(q)]);
       targets.insert(targets.end(), compact ? 1 : 2, kUnsupervised);
-      if (every_step) targets.back() = 1 + bits[address[static_cast<size_t>(p)]];
+      if (every_step) {
+        const size_t now = address[static_cast<size_t>(p)];
+        targets.back() = tracked ? 11 + static_cast<int32_t>(now) : 1 + bits[now];
+      }
       ++swaps;
     }
     const size_t limit = most ? most : init;
-    if ((gradual ? swaps > limit : swaps != limit) || targets.size() + 2 != s.tokens.size())
-      return "number of swaps";
-    const int32_t asked = s.tokens.back() - 6;
-    if (s.tokens[targets.size()] != 5 || asked < 0 || asked > 4 || (!any && asked != 0)) return "no question";
-    targets.insert(targets.end(), {kUnsupervised, 1 + bits[address[static_cast<size_t>(asked)]]});
+    if (gradual ? swaps > limit : swaps != limit) return "number of swaps";
+    targets.push_back(kUnsupervised);  // QUERY
+    std::set<int32_t> questions;
+    while (targets.size() < s.tokens.size()) {
+      const int32_t asked = s.tokens[targets.size()] - 6;
+      if (asked < 0 || asked > 4 || (!any && asked != 0)) return "no question";
+      questions.insert(asked);
+      targets.push_back(1 + bits[address[static_cast<size_t>(asked)]]);
+    }
+    if (questions.size() != (all ? 5 : 1) || targets.size() != s.targets.size()) return "number of questions";
     return targets == s.targets ? "" : "answer";
   }
-  static void mistake(Sample& s) {  // ignores the swaps
+  void mistake(Sample& s) const {  // ignores the swaps
     const auto init = static_cast<size_t>(std::ranges::find(s.tokens, 3) - s.tokens.begin());
     const auto asked = static_cast<size_t>(s.tokens.back() - 6);
-    const auto m = static_cast<int32_t>(init);
-    const bool compact = s.tokens[0] > 2;
+    const auto m = table ? table : static_cast<int32_t>(init);
     const int32_t address =
         compact ? (s.tokens[init + 1 + asked] - 21) % m : s.tokens[init + 2 + 2 * asked] - 11;
-    const int32_t bit = s.tokens[static_cast<size_t>(address)];
-    s.targets.back() = compact ? 1 + (bit - 11 - m) % 2 : bit;
+    for (size_t t = 0; t < init; ++t) {
+      const int32_t token = s.tokens[t] - (compact ? 11 + m : 1);
+      if ((compact ? token / 2 : static_cast<int32_t>(t)) == address)
+        s.targets.back() = 1 + (compact ? token % 2 : token);
+    }
   }
 };
 
@@ -647,7 +664,7 @@ const std::vector<Expect>& all_expected() {
       {"state-recall",
        {},
        Pointers{43, false},
-       Pointers::mistake,
+       by(Pointers{43, false}),
        110,
        110,
        110,
@@ -658,7 +675,7 @@ const std::vector<Expect>& all_expected() {
       {"state-recall",
        {"any_pointer=true"},
        Pointers{43, true},
-       Pointers::mistake,
+       by(Pointers{43, true}),
        110,
        110,
        110,
@@ -669,7 +686,7 @@ const std::vector<Expect>& all_expected() {
       {"state-recall",
        {"compact=true", "gradual=true", "any_pointer=true"},
        Pointers{277, true, true, true},
-       Pointers::mistake,
+       by(Pointers{277, true, true, true}),
        41,
        73,
        73,
@@ -680,7 +697,7 @@ const std::vector<Expect>& all_expected() {
       {"state-recall",
        {"table=12", "train_length=6", "test_length=6", "compact=true", "any_pointer=true"},
        Pointers{117, true, true, false, 6},
-       Pointers::mistake,
+       by(Pointers{117, true, true, false, 6}),
        27,
        27,
        27,
@@ -688,6 +705,18 @@ const std::vector<Expect>& all_expected() {
        117,
        0.5,
        "8f199627b3281637"},
+      {"state-recall",
+       {"table=12", "train_table=6", "train_length=6", "test_length=6", "compact=true", "all_pointers=true",
+        "gradual=true", "tracked=true"},
+       Pointers{117, true, true, true, 6, 12, true, true},
+       by(Pointers{117, true, true, true, 6, 12, true, true}),
+       19,
+       25,
+       31,
+       31,
+       117,
+       0.5,
+       "246d3dbac6920835"},
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "c9c6443255e040b4"},
       {"pcr",
        {"compact=true"},

@@ -311,6 +311,11 @@ TEST(StateRecall, EmbeddingIsMadeOfParts) {
   EXPECT_EQ(kind(entry), 0);
   EXPECT_EQ(kind(start), 1);
   EXPECT_EQ(kind(swap_ac), 3);  // a-b is the first
+  // Addresses are told by their bits alone, -1 or 1: three for six of them, behind two values and five
+  // pointers.
+  for (int i = 0; i < 6; ++i)
+    for (int b = 0; b < 3; ++b)
+      EXPECT_EQ(rows.mat().row(static_cast<size_t>(11 + i))[7 + b], i >> b & 1 ? 1.0f : -1.0f);
 }
 
 TEST(Reachability, EmbeddingHasOnesAtNodeAndParent) {

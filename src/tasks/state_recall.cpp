@@ -4,19 +4,23 @@
 //   A sample of length m: m random bits; INIT and five times a pointer and its address, all different; OPS
 //   and m times two different pointers whose addresses are exchanged; QUERY and a pointer. That pointer is
 //   the only supervised position; its target is the bit at its address.
-// Three settings make it easier to learn. gradual=true: samples of training have any number of swaps up to m,
-// and the value under each pointer of INIT and, at each swap, the value then under its first pointer are
-// targets, too. compact=true: an address with its bit, a pointer with its first address, and a swap are one
-// token each, so that recall is by content instead of by position and nothing need be put together from two
-// tokens:
+// Settings make it easier to learn. gradual=true: samples of training have any number of swaps up to m, and
+// the value under each pointer of INIT and, at each swap, the value then under its first pointer are targets,
+// too. tracked=true: at each swap it is the address, so that following pointers is learned without looking up
+// what they point to. all_pointers=true: all five are asked for behind QUERY, in any order. compact=true: an
+// address with its bit, a pointer with its first address, and a swap are one token each, so that recall is by
+// content instead of by position and nothing need be put together from two tokens:
 //   11 + m ..    11 + m + 2 i + b: bit b at address i
 //   11 + 3 m ..  the ten swaps of two pointers
 //   21 + 3 m ..  21 + 3 m + m p + i: pointer p begins at address i
 // values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
 // and all others are 14 further. The paper sweeps the number of bits and of swaps together; table=64 has so
-// many addresses whatever the number of swaps is, so that a curriculum can begin with few swaps in a whole
-// table. Its lengths are not known to us; 32 is ours.
+// many addresses whatever the number of swaps is. train_table=16: training begins with so many entries, at
+// addresses drawn among all, which a curriculum doubles together with the swaps. The paper's lengths are not
+// known to us; 32 is ours.
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -36,25 +40,50 @@ class StateRecall final : public Task {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
     all.push_back({"gradual", &gradual_, 0, 0,
                    "in training any number of swaps up to the length, and targets at each step"});
+    all.push_back({"tracked", &tracked_, 0, 0,
+                   "with gradual: the targets at swaps are addresses, not the values there"});
     all.push_back({"table", &table_, 0, 16384, "addresses; 0: as many as swaps"});
+    all.push_back({"train_table", &train_table_, 0, 16384,
+                   "entries of the table when training begins; 0: one at every address"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
     all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
+    all.push_back({"all_pointers", &all_pointers_, 0, 0, "ask for all five, one after the other"});
     return all;
   }
   std::vector<Problem> validate() const override {
-    if (table_ == 0 || table_ >= static_cast<int64_t>(kPointers)) return {};
-    return {{"table", fmt::format("has {} addresses, fewer than the {} pointers", table_, kPointers),
-             fmt::format("use at least {}", kPointers)}};
+    std::vector<Problem> p;
+    const auto few = [&](const char* name, int64_t n) {
+      if (n > 0 && n < static_cast<int64_t>(kPointers))
+        p.push_back({name, fmt::format("is {}, fewer than the {} pointers", n, kPointers),
+                     fmt::format("use at least {}", kPointers)});
+    };
+    few("table", table_), few("train_table", train_table_);
+    if (tracked_ && !gradual_) p.push_back({"tracked", "is given without gradual", "add gradual=true"});
+    if (train_table_ > 0 && !compact_)
+      p.push_back(
+          {"train_table", "is given without compact", "add compact=true: entries then tell their address"});
+    if (train_table_ > table_)
+      p.push_back({"train_table", fmt::format("is {}, but table is {}", train_table_, table_),
+                   "use a table that is as large"});
+    return p;
   }
-  bool grow() override { return lengths_.grow(); }
+  bool grow() override {
+    const bool longer = lengths_.grow(), larger = train_table_ > 0 && train_table_ < table_;
+    if (larger) train_table_ = std::min(2 * train_table_, table_);
+    return longer || larger;
+  }
   size_t vocab_size() const override {
     return static_cast<size_t>(compact_ ? start_token(kPointers - 1, static_cast<size_t>(most_addresses()))
                                         : addresses() + most_addresses());
   }
+  size_t answers() const override {
+    return static_cast<size_t>(tracked_ ? addresses() + most_addresses() : kValue + values_);
+  }
   size_t max_length(Split split) const override {
-    return static_cast<size_t>(table(split) + swap_tokens() * lengths_.of(split)) + start_tokens() + 4;
+    return static_cast<size_t>(table(split) + swap_tokens() * lengths_.of(split)) + start_tokens() + 3 +
+           questions();
   }
   size_t min_length(Split split) const override {
     const bool any = gradual_ && split == Split::kTrain;
@@ -66,18 +95,30 @@ class StateRecall final : public Task {
     const auto m = static_cast<size_t>(table(split)), most = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
-    std::vector<int32_t> held(m);
-    for (size_t i = 0; i < m; ++i) {
+    // Entries of the table, in the order of their addresses.
+    const auto all = static_cast<size_t>(most_addresses());
+    std::vector<size_t> places(m);
+    if (m < all && table_ > 0)
+      places = draw_distinct(rng, m, all), std::ranges::sort(places);
+    else
+      std::iota(places.begin(), places.end(), size_t{0});
+    std::vector<int32_t> held(all);
+    for (const size_t i : places) {
       held[i] = static_cast<int32_t>(rng.below(static_cast<uint64_t>(values_)));
       s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
+    for (size_t& a : address) a = places[a];
     const bool gradual = gradual_ && split == Split::kTrain;
     const size_t swaps = gradual ? rng.below(most + 1) : most;
     s.tokens.push_back(init());
     const auto target = [&](bool supervised, size_t p) {
       s.targets.resize(s.tokens.size(), kUnsupervised);
       if (supervised) s.targets.back() = kValue + held[address[p]];
+    };
+    const auto target_at_swap = [&](size_t p) {
+      target(gradual, p);
+      if (gradual && tracked_) s.targets.back() = addresses() + static_cast<int32_t>(address[p]);
     };
     for (size_t p = 0; p < kPointers; ++p) {
       if (compact_) {
@@ -100,23 +141,19 @@ class StateRecall final : public Task {
         s.tokens.push_back(pointer() + static_cast<int32_t>(a));
         s.tokens.push_back(pointer() + static_cast<int32_t>(b));
       }
-      target(gradual, a);
+      target_at_swap(a);
     }
-    const size_t asked = any_pointer_ ? rng.below(kPointers) : 0;
     s.tokens.push_back(query());
-    s.tokens.push_back(pointer() + static_cast<int32_t>(asked));
-    target(true, asked);
+    std::vector<size_t> asked{any_pointer_ ? rng.below(kPointers) : 0};
+    if (all_pointers_) asked = draw_distinct(rng, kPointers, kPointers);
+    for (const size_t p : asked) s.tokens.push_back(pointer() + static_cast<int32_t>(p)), target(true, p);
     return s;
   }
 
-  // What a token is made of, a one each: value, pointer, address, and what kind of token it is; each swap is
-  // a kind of its own, so that it can have any key. With learned vectors every address has to be learned by
-  // itself, in all the tokens that it is part of.
+  // What a token is made of: value, pointer, the bits of the address, and what kind of token it is; each swap
+  // is a kind of its own, so that it can have any key. Who looks up addresses by their bits need not learn
+  // every one by itself, and has to hold no more than the bits of five of them.
   std::optional<Tensor> fixed_embedding() const override {
-    const auto value = [](int64_t v) { return v; };
-    const auto named = [&](size_t p) { return values_ + static_cast<int64_t>(p); };
-    const auto place = [&](size_t i) { return named(kPointers) + static_cast<int64_t>(i); };
-    const auto m = static_cast<size_t>(most_addresses());
     enum Kind {
       kInit,
       kOps,
@@ -126,22 +163,32 @@ class StateRecall final : public Task {
       kSwap,
       kKinds = kSwap + kPointers * (kPointers - 1) / 2
     };
-    const auto kind = [&](int k) { return place(m) + k; };
+    const auto m = static_cast<uint64_t>(most_addresses());
+    const int bits = std::bit_width(m - 1);
+    const auto value = [](int64_t v) { return v; };
+    const auto named = [&](size_t p) { return values_ + static_cast<int64_t>(p); };
+    const int64_t first_bit = named(kPointers);
+    const auto kind = [&](int k) { return first_bit + bits + k; };
     Tensor rows(DType::kF32, {static_cast<int64_t>(vocab_size()), kind(kKinds)});
     const auto put = [&](int32_t token, std::initializer_list<int64_t> ones) {
       for (const int64_t i : ones) rows.mat().row(static_cast<size_t>(token))[i] = 1;
     };
+    const auto put_at = [&](int32_t token, uint64_t address, std::initializer_list<int64_t> ones) {
+      put(token, ones);
+      for (int b = 0; b < bits; ++b)
+        rows.mat().row(static_cast<size_t>(token))[first_bit + b] = address >> b & 1 ? 1 : -1;
+    };
     for (int64_t v = 0; v < values_; ++v) put(kValue + static_cast<int32_t>(v), {value(v)});
     put(init(), {kind(kInit)}), put(ops(), {kind(kOps)}), put(query(), {kind(kQuery)});
     for (size_t p = 0; p < kPointers; ++p) put(pointer() + static_cast<int32_t>(p), {named(p)});
-    for (size_t i = 0; i < m; ++i) put(addresses() + static_cast<int32_t>(i), {place(i)});
+    for (uint64_t i = 0; i < m; ++i) put_at(addresses() + static_cast<int32_t>(i), i, {});
     if (!compact_) return rows;
-    for (size_t i = 0; i < m; ++i)
-      for (int32_t v = 0; v < values_; ++v) put(value_token(i, v), {place(i), value(v), kind(kEntry)});
+    for (uint64_t i = 0; i < m; ++i)
+      for (int32_t v = 0; v < values_; ++v) put_at(value_token(i, v), i, {value(v), kind(kEntry)});
     for (size_t p = 0; p < kPointers; ++p) {
       for (size_t q = p + 1; q < kPointers; ++q)
         put(swap_token(p, q), {kind(kSwap + swap_token(p, q) - swap_token(0, 1))});
-      for (size_t i = 0; i < m; ++i) put(start_token(p, i), {named(p), place(i), kind(kStart)});
+      for (uint64_t i = 0; i < m; ++i) put_at(start_token(p, i), i, {named(p), kind(kStart)});
     }
     return rows;
   }
@@ -157,18 +204,21 @@ class StateRecall final : public Task {
   void measure(const Answered& a, std::span<Metric> m) const override {
     Task::measure(a, m);
     const auto start = static_cast<size_t>(std::ranges::find(a.tokens, init()) - a.tokens.begin());
-    const size_t first = start + start_tokens() + 2;  // of the swaps
-    const int32_t asked = a.tokens.back();
-    int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
-    for (size_t t = a.tokens.size() - 2; t > first;) {
-      t -= static_cast<size_t>(swap_tokens());
-      const auto [p, q] = compact_ ? swap_of(a.tokens[t]) : std::pair(a.tokens[t], a.tokens[t + 1]);
-      if (p == at)
-        at = q;
-      else if (q == at)
-        at = p;
+    const size_t first = start + start_tokens() + 2;       // of the swaps
+    const size_t end = a.tokens.size() - questions() - 1;  // of the swaps
+    for (size_t question = end + 1; question < a.tokens.size(); ++question) {
+      const int32_t asked = a.tokens[question];
+      int32_t at = asked;  // whose first address the asked pointer has: follow the swaps backwards
+      for (size_t t = end; t > first;) {
+        t -= static_cast<size_t>(swap_tokens());
+        const auto [p, q] = compact_ ? swap_of(a.tokens[t]) : std::pair(a.tokens[t], a.tokens[t + 1]);
+        if (p == at)
+          at = q;
+        else if (q == at)
+          at = p;
+      }
+      if (at != asked) m.back().add(a.right(question));
     }
-    if (at != asked) m.back().add(a.right(a.tokens.size() - 1));
   }
 
   std::string token_text(int32_t token) const override {
@@ -197,8 +247,12 @@ class StateRecall final : public Task {
   int32_t query() const { return init() + 2; }
   int32_t pointer() const { return init() + 3; }
   int32_t addresses() const { return pointer() + static_cast<int32_t>(kPointers); }
-  int64_t table(Split split) const { return table_ ? table_ : lengths_.of(split); }
+  int64_t table(Split split) const {  // entries
+    if (split == Split::kTrain && train_table_) return train_table_;
+    return table_ ? table_ : lengths_.of(split);
+  }
   int64_t most_addresses() const { return table_ ? table_ : lengths_.longest(); }
+  size_t questions() const { return all_pointers_ ? kPointers : 1; }
   int64_t swap_tokens() const { return compact_ ? 1 : 2; }
   int32_t value_token(size_t address, int32_t value) const {
     return static_cast<int32_t>(addresses() + most_addresses() + values_ * static_cast<int64_t>(address)) +
@@ -223,9 +277,9 @@ class StateRecall final : public Task {
     return {};
   }
 
-  int64_t values_ = 2, table_ = 0;
+  int64_t values_ = 2, table_ = 0, train_table_ = 0;
   FixedLengths lengths_{.train_length = 32, .test_length = 32};
-  bool any_pointer_ = false, compact_ = false, gradual_ = false;
+  bool any_pointer_ = false, compact_ = false, gradual_ = false, tracked_ = false, all_pointers_ = false;
 };
 
 }  // namespace
