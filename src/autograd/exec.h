@@ -137,6 +137,7 @@ class PackedParams {
 };
 
 class Exact;
+class LateGradients;
 
 class Exec {
  public:
@@ -149,6 +150,7 @@ class Exec {
     const PackedParams* packed = nullptr;  // optional
     float* grads = nullptr;                // block of gradients, added to; needed when recording
     Tape* tape = nullptr;
+    LateGradients* late = nullptr;  // optional: see late.h
     Profile* profile = nullptr;
     const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
     uint64_t dropout_index = 0;        // substream of this pass; each site takes the next
@@ -174,6 +176,7 @@ class Exec {
   Profile* profile() const { return o_.profile; }
   const Rng* dropout_rng() const { return o_.dropout_rng; }
   Exact* exact() const { return o_.exact; }
+  LateGradients* late() const { return o_.late; }
   uint64_t next_dropout_site() { return o_.dropout_index + (uint64_t{dropout_site_++} << 48); }
 
   const Param& param(size_t i) const { return (*o_.params)[i]; }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "autograd/exact.h"
+#include "autograd/late.h"
 #include "autograd/overwrite.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -94,6 +95,12 @@ void project(const Exec& e, const Operand& x, size_t w, Mat<float> y, Into into)
   if (Exact* exact = e.exact()) exact->matmul(x.f, e.weight(w), y, into);
 }
 
+// dW += dy^T x.
+void add_weight_gradient(const Exec& e, size_t w, const Operand& dy, const Operand& x) {
+  if (e.late() && e.late()->keep(e, w, dy.f, x.f)) return;
+  product(e, MatmulForm::kTN, dy, x, e.weight_grad(w), Into::kAdd);
+}
+
 // Where a branch is added to the residual stream: a copy when the tape needs the old value, in place when
 // not.
 Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
@@ -108,6 +115,48 @@ Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
 Into into_of(Var residual) { return residual.present() ? Into::kAdd : Into::kOverwrite; }
 
 }  // namespace
+
+namespace {
+constexpr size_t kLateRows = 16, kWaitingRows = 128;
+constexpr size_t kWaitingBytes = size_t{16}
+                                 << 20;  // of all parameters: a small model's, not those of many experts
+}  // namespace
+
+bool LateGradients::keep(const Exec& e, size_t w, Mat<const float> dy, Mat<const float> x) {
+  if (dy.rows > kLateRows) return false;
+  if (waiting_.size() <= w) waiting_.resize(w + 1);
+  Waiting& l = waiting_[w];
+  if (l.memory.bytes() == 0) {
+    const size_t bytes = kWaitingRows * (dy.cols + x.cols) * sizeof(float);
+    if (bytes_ + bytes > kWaitingBytes) return false;
+    l.memory = Tensor(DType::kF32, {static_cast<int64_t>(kWaitingRows * (dy.cols + x.cols))});
+    bytes_ += bytes;
+  }
+  if (l.rows + dy.rows > kWaitingRows) add(e, w);
+  float* to = l.memory.as<float>().data();
+  copy<float>(dy, Mat<float>(to + l.rows * dy.cols, dy.rows, dy.cols));
+  copy<float>(x, Mat<float>(to + kWaitingRows * dy.cols + l.rows * x.cols, x.rows, x.cols));
+  l.rows += dy.rows;
+  return true;
+}
+
+void LateGradients::add(const Exec& e, size_t w) {
+  Waiting& l = waiting_[w];
+  if (l.rows == 0) return;
+  const Param& p = e.param(w);
+  const float* from = l.memory.as<float>().data();
+  const Arena::Mark mark = e.arena().mark();
+  product(e, MatmulForm::kTN, activation(e, Mat<const float>(from, l.rows, p.rows())),
+          activation(e, Mat<const float>(from + kWaitingRows * p.rows(), l.rows, p.cols())), e.weight_grad(w),
+          Into::kAdd);
+  e.arena().release(mark);
+  l.rows = 0;
+}
+
+void LateGradients::add_all(const Exec& e) {
+  const OpTimer timer(e.profile(), "linear", true);
+  for (size_t w = 0; w < waiting_.size(); ++w) add(e, w);
+}
 
 Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
   const OpTimer timer(e.profile(), "embedding", false);
@@ -131,7 +180,7 @@ Var linear(Exec& e, Var x, size_t w, Var residual) {
     e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
       Tape& t = e.tape();
       const GradientOperand dy(e, t.grad(y.slot));
-      product(e, MatmulForm::kTN, *dy, xs, e.weight_grad(w), Into::kAdd);
+      add_weight_gradient(e, w, *dy, xs);
       if (const auto [dx, into] = t.target(x.slot); dx.data)
         product(e, MatmulForm::kNN, *dy, weight(e, w), dx, into);
       if (residual.present()) t.give(y.slot, residual.slot);
@@ -173,7 +222,7 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
         const size_t out = e.param(w).rows();
         const Operand part = (*dy).col_range(from, from + out);
         from += out;
-        product(e, MatmulForm::kTN, part, xs, e.weight_grad(w), Into::kAdd);
+        add_weight_gradient(e, w, part, xs);
         if (const auto [dx, into] = t.target(x.slot); dx.data)
           product(e, MatmulForm::kNN, part, weight(e, w), dx, into);
       }
@@ -210,7 +259,7 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
                   .du = {gu.v.data + f, rows, f, gu.v.stride},
                   .y = h_again},
                  e.par());
-      product(e, MatmulForm::kTN, *dy, *GradientOperand(e, h_again), e.weight_grad(w), Into::kAdd);
+      add_weight_gradient(e, w, *dy, *GradientOperand(e, h_again));
       t.put(dh), t.put(h_again);
       if (gu.slot >= 0) t.set_grad(gu.slot, gu.v);
       if (residual.present()) t.give(y.slot, residual.slot);
@@ -448,7 +497,7 @@ LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_
                   e.par());
     if (e.recording()) {
       const Operand d = activation(e, logits);
-      product(e, MatmulForm::kTN, d, part, e.weight_grad(w), Into::kAdd);
+      add_weight_gradient(e, w, d, part);
       if (dx.data) product(e, MatmulForm::kNN, d, weight(e, w), dx.row_range(begin, end), into);
     }
     e.arena().release(mark);

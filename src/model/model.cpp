@@ -254,6 +254,25 @@ void add_taken(const Model::Input& in, size_t s, size_t layers, std::vector<Take
   }
 }
 
+// Worth knowing where tokens are few, as in synthetic tasks and bytes of text.
+std::optional<Alike> find_alike(Arena& arena, std::span<const int32_t> tokens, size_t vocab_size) {
+  constexpr size_t kFew = 16;  // entries of the table below for each token: more take longer than they spare
+  if (vocab_size > kFew * tokens.size()) return {};
+  constexpr uint32_t kNever = ~uint32_t{0};
+  const std::span<uint32_t> number = arena.take<uint32_t>(vocab_size),
+                            which = arena.take<uint32_t>(tokens.size()),
+                            first = arena.take<uint32_t>(tokens.size());
+  std::ranges::fill(number, kNever);
+  uint32_t different = 0;
+  for (uint32_t t = 0; t < tokens.size(); ++t) {
+    uint32_t& n = number[static_cast<size_t>(tokens[t])];
+    if (n == kNever) first[n = different++] = t;
+    which[t] = n;
+  }
+  if (2 * different > tokens.size()) return {};
+  return Alike{.first = first.first(different), .which = which};
+}
+
 }  // namespace
 
 Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) const {
@@ -272,6 +291,12 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   std::vector<Taken> taken;
   for (size_t s = 0; s < in.snapshots.size(); ++s) add_taken(in, s, layers_.size(), taken);
   Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
+  // A sequence with a state must get the same bits however it is cut, so there every token is by itself.
+  const bool dropped = config_.embedding_dropout > 0 && e.dropout_rng() != nullptr;
+  const std::optional<Alike> alike =
+      in.states.empty() && !dropped
+          ? find_alike(e.arena(), in.tokens, static_cast<size_t>(config_.vocab_size))
+          : std::nullopt;
   std::vector<LayerState*> states(in.states.size());
   std::vector<std::vector<LayerSnapshot>> snapshots(taken.empty() ? 0 : sequences);
   // Without a tape a part of a layer that keeps all rows updates x in place and its temporaries can go.
@@ -289,9 +314,11 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
     const Layer& l = layers_[i];
     const bool last = i + 1 == layers_.size();
-    const auto mixed = [this, &l, in, positions, states, snapshots, last, wanted](Exec& exec, Var from) {
+    const std::optional<Alike> same = i == 0 ? alike : std::nullopt;
+    const auto mixed = [this, &l, in, positions, states, snapshots, last, wanted, same](Exec& exec,
+                                                                                        Var from) {
       return mixer_forward(exec, l, from, in, positions, states, snapshots,
-                           last && !wanted.empty() ? std::optional(wanted) : std::nullopt);
+                           last && !wanted.empty() ? std::optional(wanted) : std::nullopt, same);
     };
     const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
     if (!last) {
@@ -321,11 +348,12 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
 // was.
 template <class Branch>
 Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch,
-                  std::span<const uint32_t> wanted) const {
+                  std::span<const uint32_t> wanted, const std::optional<Alike>& alike) const {
   const NormOptions norm = norm_options(config_);
   const auto p = static_cast<float>(config_.dropout);
   const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
-  Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, x, norm_weight, norm) : x, apart ? Var{} : x);
+  const Var in = alike ? rows(e, x, alike->first) : x;
+  Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, in, norm_weight, norm) : in, apart ? Var{} : x);
   if (!apart) return y;
   if (y.v.rows != x.v.rows) x = rows(e, x, wanted);
   if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
@@ -335,10 +363,12 @@ Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Bran
 Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
                          std::span<LayerState* const> states,
                          std::span<const std::vector<LayerSnapshot>> snapshots,
-                         std::optional<std::span<const uint32_t>> wanted) const {
+                         std::optional<std::span<const uint32_t>> wanted,
+                         const std::optional<Alike>& alike) const {
   const auto branch = [&](Var from, Var residual) {
     return l.mixer->forward({.exec = e,
-                             .x = from,
+                             .input = from,
+                             .which = alike ? alike->which : std::span<const uint32_t>{},
                              .residual = residual,
                              .offsets = in.offsets,
                              .positions = positions,
@@ -346,7 +376,7 @@ Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::s
                              .snapshots = snapshots,
                              .wanted = wanted});
   };
-  return beside(e, l, l.mixer_norm, x, branch, wanted.value_or(std::span<const uint32_t>{}));
+  return beside(e, l, l.mixer_norm, x, branch, wanted.value_or(std::span<const uint32_t>{}), alike);
 }
 
 Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {

@@ -80,11 +80,11 @@ class Model {
   Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
                     std::span<const int32_t> positions, std::span<LayerState* const> states,
                     std::span<const std::vector<LayerSnapshot>> snapshots,
-                    std::optional<std::span<const uint32_t>> wanted) const;
+                    std::optional<std::span<const uint32_t>> wanted, const std::optional<Alike>& alike) const;
   Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
   template <class Branch>
   Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch,
-             std::span<const uint32_t> wanted) const;
+             std::span<const uint32_t> wanted, const std::optional<Alike>& alike = {}) const;
 
   ModelConfig config_;
   ParamSet params_;

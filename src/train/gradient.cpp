@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autograd/late.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace braid {
@@ -27,6 +28,7 @@ size_t slice_tokens_for(size_t gradient_bytes) {
 struct Gradient::Workspace {
   Arena arena;
   Tape tape{arena};
+  LateGradients late;
   Profile profile;
 };
 
@@ -129,6 +131,8 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     for (size_t i = l; i < slices.size(); i += lanes)
       outcomes[i] = run_slice(batch, slices[i], *memory, grads, par, scale, step, i,
                               profile ? &(*memory).profile : nullptr, answers);
+    if (record)
+      (*memory).late.add_all(executor(*memory, grads, par, step, 0, profile ? &(*memory).profile : nullptr));
   };
   // A lane per thread if there are enough of them; otherwise one after the other, each with all threads
   // inside its ops.
@@ -177,19 +181,7 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
       rows[r] = static_cast<uint32_t>(i), targets[r] = view.targets[i],
       weights[r++] = static_cast<float>(scale);
 
-  const bool record = grads != nullptr;
-  Exec exec({.arena = &memory.arena,
-             .params = &model_.params(),
-             .par = par,
-             .precision = options_.precision,
-             .params_bf16 = params_bf16(),
-             .packed = &packed_,
-             .grads = grads,
-             .tape = record ? &memory.tape : nullptr,
-             .profile = profile,
-             .dropout_rng = record ? &dropout_rng_ : nullptr,
-             .dropout_index = (step << 20) + index,
-             .recompute = options_.recompute});
+  Exec exec = executor(memory, grads, par, step, index, profile);
   const Var h = model_.hidden(exec, {.tokens = view.tokens, .offsets = offsets}, rows);
   const LossResult loss = linear_cross_entropy(exec, h, model_.head(), targets, weights);
   Outcome o{.loss = loss.loss,
@@ -211,8 +203,27 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
       answers->predicted[view.base() + rows[r]] = loss.row_argmax[r];
       answers->loss[view.base() + rows[r]] = loss.row_loss[r];
     }
-  if (record) memory.tape.backward(profile);
+  if (grads) memory.tape.backward(profile);
   return o;
+}
+
+// Without gradients nothing is recorded.
+Exec Gradient::executor(Workspace& memory, float* grads, Par par, uint64_t step, size_t slice,
+                        Profile* profile) const {
+  const bool record = grads != nullptr;
+  return Exec({.arena = &memory.arena,
+               .params = &model_.params(),
+               .par = par,
+               .precision = options_.precision,
+               .params_bf16 = params_bf16(),
+               .packed = &packed_,
+               .grads = grads,
+               .tape = record ? &memory.tape : nullptr,
+               .late = record ? &memory.late : nullptr,
+               .profile = profile,
+               .dropout_rng = record ? &dropout_rng_ : nullptr,
+               .dropout_index = (step << 20) + slice,
+               .recompute = options_.recompute});
 }
 
 }  // namespace braid

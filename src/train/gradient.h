@@ -58,6 +58,8 @@ class Gradient {
   std::vector<Slice> cut(const Batch& batch) const;
   Outcome run_slice(const Batch& batch, const Slice& slice, Workspace& memory, float* grads, Par par,
                     double scale, uint64_t step, size_t index, Profile* profile, Answers* answers);
+  Exec executor(Workspace& memory, float* grads, Par par, uint64_t step, size_t slice,
+                Profile* profile) const;
   Outcome run_all(const Batch& batch, bool record, uint64_t step, Profile* profile, Answers* answers);
   const bf16* params_bf16() const {  // null: products are of f32
     return options_.precision == Precision::kBf16 ? params_bf16_.as<bf16>().data() : nullptr;

@@ -287,6 +287,10 @@ void skinny(const MatmulPanel<float>& p) {
   if (p.m - row == 1) skinny_rows<1, 4>(p, row);
 }
 
+void thin(const MatmulPanel<float>& p) {
+  gemm_nn(p.m, p.n, p.k, p.a, p.a_stride, p.b, p.b_stride, p.c, p.c_stride, p.into);
+}
+
 // Ten independent chains of multiply-adds: enough for two units with a latency of five.
 float fma_chains(size_t rounds) {
   const Full d;
@@ -452,10 +456,11 @@ void ref_bf16_panel(const MatmulPanel<bf16>& p) {
 }
 
 constexpr MatmulFns kRefFns{ref_panel, ref_panel};
-constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::packed_width,
+constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::thin, N_AVX3::packed_width,
                                N_AVX3::pack_whole<float>};
-constexpr MatmulFns kAvx2Fns{N_AVX2::panel, N_AVX2::skinny, N_AVX2::packed_width, N_AVX2::pack_whole<float>};
-constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::packed_width,
+constexpr MatmulFns kAvx2Fns{N_AVX2::panel, N_AVX2::skinny, N_AVX2::thin, N_AVX2::packed_width,
+                             N_AVX2::pack_whole<float>};
+constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::thin, N_SSSE3::packed_width,
                             N_SSSE3::pack_whole<float>};
 constexpr MatmulFns kOnednnFns{onednn_panel, onednn_panel};
 constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel},
@@ -513,6 +518,9 @@ void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> 
   if (form == MatmulForm::kNT && c.rows <= kSkinnyRows)
     run_panels(form, a, b, c, into, par, kSkinnyRows, kSkinnyCols,
                [&](const MatmulPanel<float>& p) { f.skinny(p); });
+  else if (form == MatmulForm::kNN && c.rows <= kSkinnyRows && f.thin)
+    run_panels(form, a, b, c, into, par, kSkinnyRows, kPanelCols,
+               [&](const MatmulPanel<float>& p) { f.thin(p); });
   else
     run_panels(
         form, a, b, c, into, par, kPanelRows, kPanelCols, [&](const MatmulPanel<float>& p) { f.panel(p); },

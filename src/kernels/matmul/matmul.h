@@ -61,6 +61,8 @@ struct MatmulFns {
   // nt with m <= kSkinnyRows. A row of C has the same bits whatever the other rows are: tokens that are
   // decoded together get the numbers that each would get alone.
   void (*skinny)(const MatmulPanel<float>&);
+  // nn with m <= kSkinnyRows: B as it is, because packing is worth it for many rows only. Null: panel.
+  void (*thin)(const MatmulPanel<float>&) = nullptr;
   size_t (*packed_width)() = nullptr;  // columns are padded to a multiple of this
   void (*pack)(MatmulForm, Mat<const float> b, size_t k, size_t depth,
                float* to) = nullptr;  // rows k .. of op(b)

@@ -110,7 +110,7 @@ class Attention : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;
-    Var qkv = linear_concat(e, call.x, ws);
+    Var qkv = call.linear_concat(ws);
     if (qkv_bias_ >= 0) qkv = map(e, qkv, Map::kIdentity, 1, qkv_bias_);
     if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
     const auto [raw_q, raw_k, values] = split<3>(e, qkv, {q, kv, kv});
@@ -126,7 +126,7 @@ class Attention : public Mixer {
     Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
     const MixerCall late = call.behind();
     o = call.only_wanted(o);
-    if (c_.gate != "none") o = gated(e, o, linear(e, late.x, g_), Gate::kSigmoid);
+    if (c_.gate != "none") o = gated(e, o, late.linear(g_), Gate::kSigmoid);
     return linear_bias(e, o, o_, o_bias_, late.residual);
   }
 

@@ -81,7 +81,7 @@ class DeltaFormer : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, width = shape_.heads * shape_.dk;
-    auto [q, k, v] = split<3>(e, linear_concat(e, call.x, ws), {width, width, width});
+    auto [q, k, v] = split<3>(e, call.linear_concat(ws), {width, width, width});
     if (c_.key_norm == "l2") k = l2norm(e, k, shape_.heads);
     const Qk qk =
         qk_prepare(e, q, k, call.positions,
@@ -91,7 +91,7 @@ class DeltaFormer : public Mixer {
       in.b = e.result(q.v.rows, shape_.heads, false);
       std::fill_n(in.b.v.data, in.b.v.count(), 0.0f);
     } else if (c_.strength != "one") {
-      in.b = map(e, linear(e, call.x, b_), Map::kSigmoid);
+      in.b = map(e, call.linear(b_), Map::kSigmoid);
       if (c_.strength == "gates") in.a = in.b;
     }
     return linear(e, call.only_wanted(remembered(call, in)), o_, call.only_wanted(call.residual));

@@ -74,24 +74,25 @@ FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const Mo
   }
 }
 
-FastWeightRule::Gates FastWeightRule::gates(Exec& e, Var x) const {
+FastWeightRule::Gates FastWeightRule::gates(const MixerCall& call) const {
+  Exec& e = call.exec;
   Gates out;
   const float beta_max = c_.negative_eigenvalues ? 2.0f : 1.0f;
   if (c_.decay == "token" && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
-    const Var both = delta_gates(e, linear(e, x, a_), linear(e, x, b_), a_log_, bias_, beta_max);
+    const Var both = delta_gates(e, call.linear(a_), call.linear(b_), a_log_, bias_, beta_max);
     const size_t n = shape_.value_heads;
     out.g = cols(e, both, 0, n), out.beta = cols(e, both, n, 2 * n);
     return out;
   }
-  if (shape_.write == FastWeightWrite::kDelta) out.beta = map(e, linear(e, x, b_), Map::kSigmoid, beta_max);
+  if (shape_.write == FastWeightWrite::kDelta) out.beta = map(e, call.linear(b_), Map::kSigmoid, beta_max);
   if (c_.decay == "token") {
-    out.g = decay(e, map(e, linear(e, x, a_), Map::kSoftplus, 1, bias_), a_log_);
+    out.g = decay(e, map(e, call.linear(a_), Map::kSoftplus, 1, bias_), a_log_);
   } else if (c_.decay == "channel") {
-    out.g = decay(e, map(e, linear(e, linear(e, x, f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
+    out.g = decay(e, map(e, linear(e, call.linear(f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
   } else if (c_.decay == "sigmoid") {
-    out.g = map(e, linear(e, linear(e, x, f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
+    out.g = map(e, linear(e, call.linear(f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
   } else if (forget_) {
-    const Var gk = forget(e, linear(e, x, a_), bounds_, layer_);
+    const Var gk = forget(e, call.linear(a_), bounds_, layer_);
     const size_t n = gk.v.cols / 2;
     out.g = cols(e, gk, 0, n), out.k = cols(e, gk, n, 2 * n);
   }
@@ -188,8 +189,7 @@ FastWeightOutput::FastWeightOutput(const OutputConfig& c, size_t heads, size_t d
 Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
   Exec& e = call.exec;
   Var gate;
-  if (c_.gate != "none")
-    gate = c_.gate_rank ? linear(e, linear(e, call.x, g_a_), g_b_) : linear(e, call.x, g_);
+  if (c_.gate != "none") gate = c_.gate_rank ? linear(e, call.linear(g_a_), g_b_) : call.linear(g_);
   const bool silu = c_.gate == "silu";
   if (c_.out_norm != "none")
     o = rmsnorm(e, o, w_, norm_, {.z = gate, .gate = silu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid});
@@ -237,7 +237,7 @@ class FastWeightMixer : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv;
-    FastWeightRule::Gates gates = rule_.gates(e, call.x);
+    FastWeightRule::Gates gates = rule_.gates(call);
     Var q, k, v;
     const auto parts = [&](Var all) {
       const std::array<Var, 3> x =
@@ -251,7 +251,7 @@ class FastWeightMixer : public Mixer {
                fused_norm = fused && !drop && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
     if (steps_ == 1 || c_.conv) {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
-      Var all = linear_concat(e, call.x, std::span(ws, rule_.makes_keys() ? 2 : 3));
+      Var all = call.linear_concat(std::span(ws, rule_.makes_keys() ? 2 : 3));
       if (c_.conv)
         all = remembered_conv(call, all, conv_,
                               {.silu = fused,
@@ -259,7 +259,7 @@ class FastWeightMixer : public Mixer {
                                .l2_channels = fused_norm ? (1 + steps_) * keys : 0});
       parts(all);
     } else {
-      q = linear(e, call.x, q_), k = linear(e, call.x, k_), v = linear(e, call.x, v_);
+      q = call.linear(q_), k = call.linear(k_), v = call.linear(v_);
     }
     if (!fused) {
       q = mapped(e, q, f.feature), v = mapped(e, v, f.value_feature);

@@ -43,7 +43,7 @@ class FastWeightRule {
     Var g, beta;
     Var k;  // if it makes keys
   };
-  Gates gates(Exec& e, Var x) const;
+  Gates gates(const MixerCall& call) const;
 
   // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> [N, heads dv].
   Var run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const;

@@ -92,7 +92,7 @@ class Hqlt : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_};
-    Var qkv = linear_concat(e, call.x, ws);
+    Var qkv = call.linear_concat(ws);
     if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
     qkv = dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout));
     auto [q, k, v] = split<3>(e, qkv, {width_, width_, width_});
@@ -123,8 +123,7 @@ class Hqlt : public Mixer {
   }
 
   Var fast_weights(const MixerCall& call, Var q, Var k, Var v) const {
-    Exec& e = call.exec;
-    const FastWeightRule::Gates gates = rule_.gates(e, call.x);
+    const FastWeightRule::Gates gates = rule_.gates(call);
     const auto window = static_cast<size_t>(c_.window);
     if (c_.variant == "delayed_chunk") return rule_.run_chunks(call, q, k, v, gates, window);
     if (c_.variant == "delayed_stream") {
@@ -138,7 +137,7 @@ class Hqlt : public Mixer {
   Var mixed(const MixerCall& call, Var fast, Var kv) const {
     Exec& e = call.exec;
     if (c_.mixing == "sum") return add(e, fast, kv);
-    const Var z = linear(e, call.x, mix_);
+    const Var z = call.linear(mix_);
     if (c_.mixing == "vector") return blend(e, fast, kv, z);
     const auto [a, b] = split<2>(e, map(e, z, Map::kSigmoid), {heads_, heads_});
     return add(e, scale_heads(e, fast, a), scale_heads(e, kv, b));

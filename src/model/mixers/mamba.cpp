@@ -55,7 +55,7 @@ class Mamba : public Mixer {
 
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const auto [raw, z] = split<2>(e, linear(e, call.x, in_), {inner_, inner_});
+    const auto [raw, z] = split<2>(e, call.linear(in_), {inner_, inner_});
     Var x = remembered_conv(call, raw, conv_);
     x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});

@@ -80,7 +80,7 @@ class Mamba2 : public Mixer {
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [z, xbc, raw_dt] =
-        split<3>(e, linear_bias(e, call.x, in_, in_bias_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
+        split<3>(e, call.linear_bias(in_, in_bias_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
     const Var c = map(e, remembered_conv(call, xbc, conv_), Map::kSilu, 1, conv_bias_);
     const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
     const Var dt = map(e, raw_dt, Map::kSoftplus, 1, static_cast<int>(dt_bias_));

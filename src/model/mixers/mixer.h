@@ -92,9 +92,18 @@ struct LayerSnapshot {
   LayerState* to;
 };
 
+// Tokens of a pass that are the same.
+struct Alike {
+  std::span<const uint32_t> first;  // where each different token stands first
+  std::span<const uint32_t> which;  // of each token: which of the different ones it is
+};
+
 struct MixerCall {
   Exec& exec;
-  Var x;                                // [tokens, d_model], already normalised
+  // What comes in, already normalised: a row for each token or, in the first layer, where tokens that are the
+  // same have the same row, the different rows and which of them each token has.
+  Var input;
+  std::span<const uint32_t> which = {};
   Var residual;                         // added to the result
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
@@ -103,20 +112,32 @@ struct MixerCall {
   // The only rows of the result that anybody reads, in order; none: all of them. A mixer gives these or all.
   std::optional<std::span<const uint32_t>> wanted;
 
+  Var x() const { return spread(input); }  // [tokens, d_model]
+  // x W^T, and [x W0^T | x W1^T | ...]: rows that are the same are multiplied once.
+  Var linear(size_t w) const { return spread(braid::linear(exec, input, w)); }
+  Var linear_bias(size_t w, int bias) const { return spread(braid::linear_bias(exec, input, w, bias)); }
+  Var linear_concat(std::span<const size_t> ws) const {
+    return spread(braid::linear_concat(exec, input, ws));
+  }
+
   // Behind the memories tokens no longer meet: of a value, and of x and the residual stream, what is wanted.
   Var only_wanted(Var v) const { return wanted && v.present() ? rows(exec, v, *wanted) : v; }
   MixerCall behind() const {
     MixerCall c = *this;
-    c.x = only_wanted(x), c.residual = only_wanted(residual), c.wanted = {};
+    if (!wanted) return c;
+    c.input = only_wanted(x()), c.residual = only_wanted(residual), c.which = {}, c.wanted = {};
     return c;
   }
 
   // Where each sequence keeps `count` numbers of one kind. Through remember.h they can also be taken back.
-  std::vector<float*> memory(Memory LayerState::*which, size_t count) const {
+  std::vector<float*> memory(Memory LayerState::*part, size_t count) const {
     std::vector<float*> all;
-    for (LayerState* s : states) all.push_back((s->*which).write(count));
+    for (LayerState* s : states) all.push_back((s->*part).write(count));
     return all;
   }
+
+ private:
+  Var spread(Var v) const { return which.empty() ? v : rows(exec, v, which); }
 };
 
 // Numbers kept per sequence. The papers count matrices, keys and values; the last few inputs of convolutions

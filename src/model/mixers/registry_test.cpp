@@ -27,7 +27,7 @@ class Echo : public Mixer {
   Echo(const Config& c, const ModelConfig& model, Declare declare)
       : by_(c.distance), width_(model.d_model), w_(declare.matrix("w.weight", width_, width_)) {}
   Var forward(const MixerCall& call) const override {
-    return linear(call.exec, remembered_delay(call, call.x, by_), w_, call.residual);
+    return linear(call.exec, remembered_delay(call, call.x(), by_), w_, call.residual);
   }
   double flops_per_token(int64_t) const override { return 0; }
   StateSize state_size(int64_t) const override { return {.tails = by_ * width_}; }
