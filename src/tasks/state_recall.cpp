@@ -15,12 +15,10 @@
 //   21 + 3 m ..  21 + 3 m + m p + i: pointer p begins at address i
 // values=16 (or more) in the place of bits tells more with each answer; then the tokens 1 .. 16 are values
 // and all others are 14 further. The paper sweeps the number of bits and of swaps together; table=64 has so
-// many addresses whatever the number of swaps is. train_table=16: training begins with so many entries, at
-// addresses drawn among all, which a curriculum doubles together with the swaps. The paper's lengths are not
-// known to us; 32 is ours.
+// many addresses whatever the number of swaps is. train_table=16: training begins with so many, which a
+// curriculum doubles together with the swaps. The paper's lengths are not known to us; 32 is ours.
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -43,8 +41,7 @@ class StateRecall final : public Task {
     all.push_back({"tracked", &tracked_, 0, 0,
                    "with gradual: the targets at swaps are addresses, not the values there"});
     all.push_back({"table", &table_, 0, 16384, "addresses; 0: as many as swaps"});
-    all.push_back({"train_table", &train_table_, 0, 16384,
-                   "entries of the table when training begins; 0: one at every address"});
+    all.push_back({"train_table", &train_table_, 0, 16384, "addresses when training begins; 0: all"});
     all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
     all.push_back({"compact", &compact_, 0, 0,
                    "one token for an address with its bit, for a pointer with its address, for a swap"});
@@ -61,9 +58,6 @@ class StateRecall final : public Task {
     };
     few("table", table_), few("train_table", train_table_);
     if (tracked_ && !gradual_) p.push_back({"tracked", "is given without gradual", "add gradual=true"});
-    if (train_table_ > 0 && !compact_)
-      p.push_back(
-          {"train_table", "is given without compact", "add compact=true: entries then tell their address"});
     if (train_table_ > table_)
       p.push_back({"train_table", fmt::format("is {}, but table is {}", train_table_, table_),
                    "use a table that is as large"});
@@ -95,20 +89,12 @@ class StateRecall final : public Task {
     const auto m = static_cast<size_t>(table(split)), most = static_cast<size_t>(lengths_.of(split));
     Sample s;
     s.tokens.reserve(max_length(split));
-    // Entries of the table, in the order of their addresses.
-    const auto all = static_cast<size_t>(most_addresses());
-    std::vector<size_t> places(m);
-    if (m < all && table_ > 0)
-      places = draw_distinct(rng, m, all), std::ranges::sort(places);
-    else
-      std::iota(places.begin(), places.end(), size_t{0});
-    std::vector<int32_t> held(all);
-    for (const size_t i : places) {
+    std::vector<int32_t> held(m);
+    for (size_t i = 0; i < m; ++i) {
       held[i] = static_cast<int32_t>(rng.below(static_cast<uint64_t>(values_)));
       s.tokens.push_back(compact_ ? value_token(i, held[i]) : kValue + held[i]);
     }
     std::vector<size_t> address = draw_distinct(rng, kPointers, m);
-    for (size_t& a : address) a = places[a];
     const bool gradual = gradual_ && split == Split::kTrain;
     const size_t swaps = gradual ? rng.below(most + 1) : most;
     s.tokens.push_back(init());
