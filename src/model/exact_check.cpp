@@ -32,7 +32,9 @@ Number ExactCheck::run(std::span<const double> direction, Number h) const {
   Exact exact;
   set_params(exact, direction, h);
   Exec exec({.arena = &arena, .params = &model_.params(), .dropout_rng = dropout_, .exact = &exact});
-  const Var x = model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets}, rows_);
+  // Each token by itself, so that what tokens share in training is compared with something.
+  const Var x =
+      model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets, .share = false}, rows_);
   linear_cross_entropy(exec, x, model_.head(), targets_, weights_);
   return exact.loss();
 }
@@ -53,8 +55,9 @@ CheckRow ExactCheck::logits() const {
   Exec exec({.arena = &arena, .params = &model_.params(), .exact = &exact});
   std::vector<uint32_t> all(batch_.tokens.size());
   std::iota(all.begin(), all.end(), 0u);
-  const Var y = linear(exec, model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets}, all),
-                       model_.head());
+  const Var y = linear(
+      exec, model_.hidden(exec, {.tokens = batch_.tokens, .offsets = batch_.offsets, .share = false}, all),
+      model_.head());
   std::vector<double> want;
   for (const Number& x : exact.get(y.v)) want.push_back(x.real());
   return {"logits", compare<float, double>({y.v.data, y.v.count()}, want), kTolF32};

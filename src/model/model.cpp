@@ -27,8 +27,12 @@ Model::Model(const ModelConfig& config) : config_(config) {
     l.mixer = find_mixer(lc.mixer["type"].get<std::string>())->make(lc.mixer, config, here.under("mixer"));
     l.mlp = make_mlp(lc.mlp, config, here.under("mlp"));
     if (l.mlp && l.norm != Layer::kNone) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
+    rows_can_be_shared_ &= l.mixer->gives_wanted();
+    for (const auto& [name, value] : lc.mixer.items())
+      has_dropout_ |= name.ends_with("dropout") && value.is_number() && value.get<double>() > 0;
     layers_.push_back(std::move(l));
   }
+  has_dropout_ |= config.dropout > 0 || config.embedding_dropout > 0;
   final_norm_ = root.vector("final_norm.weight", d, norm_init(config));
   head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", config.answers(), d);
   for (size_t i = 0; i < params_.all().size(); ++i)
@@ -254,8 +258,40 @@ void add_taken(const Model::Input& in, size_t s, size_t layers, std::vector<Take
   }
 }
 
-// Worth knowing where tokens are few, as in synthetic tasks and bytes of text.
-std::optional<Alike> find_alike(Arena& arena, std::span<const int32_t> tokens, size_t vocab_size) {
+// Rows that several tokens share.
+struct Sharing {
+  std::span<const uint32_t> first;  // the first token of each row
+  std::span<const uint32_t> which;  // the row of each token; empty: each has its own
+  uint32_t row(uint32_t token) const { return which.empty() ? token : which[token]; }
+  std::span<const uint32_t> rows(Arena& arena, std::span<const uint32_t> tokens) const {
+    if (which.empty()) return tokens;
+    const std::span<uint32_t> out = arena.take<uint32_t>(tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) out[i] = which[tokens[i]];
+    return out;
+  }
+};
+
+// Tokens with the same tokens before them, as far as a sequence begins like the one before it.
+Sharing by_prefix(Arena& arena, const Model::Input& in) {
+  const size_t n = in.tokens.size();
+  const std::span<uint32_t> which = arena.take<uint32_t>(n), first = arena.take<uint32_t>(n);
+  uint32_t different = 0;
+  for (size_t s = 0; s + 1 < in.offsets.size(); ++s) {
+    const uint32_t begin = in.offsets[s], end = in.offsets[s + 1];
+    uint32_t t = begin;
+    if (s > 0)
+      for (uint32_t before = in.offsets[s - 1]; t < end && before < begin; ++t, ++before) {
+        if (in.tokens[t] != in.tokens[before]) break;
+        which[t] = which[before];
+      }
+    for (; t < end; ++t) which[t] = different, first[different++] = t;
+  }
+  if (8 * different > 7 * n) return {};  // sharing costs copies, too
+  return {.first = first.first(different), .which = which};
+}
+
+// Tokens that are the same, where they are few, as in synthetic tasks and bytes of text.
+Sharing by_token(Arena& arena, std::span<const int32_t> tokens, size_t vocab_size) {
   constexpr size_t kFew = 16;  // entries of the table below for each token: more take longer than they spare
   if (vocab_size > kFew * tokens.size()) return {};
   constexpr uint32_t kNever = ~uint32_t{0};
@@ -270,7 +306,7 @@ std::optional<Alike> find_alike(Arena& arena, std::span<const int32_t> tokens, s
     which[t] = n;
   }
   if (2 * different > tokens.size()) return {};
-  return Alike{.first = first.first(different), .which = which};
+  return {.first = first.first(different), .which = which};
 }
 
 }  // namespace
@@ -290,13 +326,34 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->begin_pass(in.offsets[s + 1] - in.offsets[s]);
   std::vector<Taken> taken;
   for (size_t s = 0; s < in.snapshots.size(); ++s) add_taken(in, s, layers_.size(), taken);
-  Var x = dropout(e, embedding(e, in.tokens, embedding_), static_cast<float>(config_.embedding_dropout));
-  // A sequence with a state must get the same bits however it is cut, so there every token is by itself.
-  const bool dropped = config_.embedding_dropout > 0 && e.dropout_rng() != nullptr;
-  const std::optional<Alike> alike =
-      in.states.empty() && !dropped
-          ? find_alike(e.arena(), in.tokens, static_cast<size_t>(config_.vocab_size))
-          : std::nullopt;
+  // A sequence with a state must get the same bits however it is cut, so there every token has its own rows.
+  const bool share =
+      in.share && rows_can_be_shared_ && in.states.empty() && !(has_dropout_ && e.dropout_rng());
+  Arena& arena = e.arena();
+  const Sharing stream = share ? by_prefix(arena, in) : Sharing{},
+                tokens =
+                    share ? by_token(arena, in.tokens, static_cast<size_t>(config_.vocab_size)) : Sharing{};
+  std::span<const int32_t> ids = in.tokens;
+  if (!stream.which.empty()) {
+    const std::span<int32_t> different = arena.take<int32_t>(stream.first.size());
+    for (size_t i = 0; i < different.size(); ++i) different[i] = in.tokens[stream.first[i]];
+    ids = different;
+  }
+  Var x = dropout(e, embedding(e, ids, embedding_), static_cast<float>(config_.embedding_dropout));
+  const auto rows_of = [&](size_t layer) {
+    const bool last = layer + 1 == layers_.size(), few = layer == 0 && !tokens.which.empty();
+    const Sharing& input = few ? tokens : stream;
+    LayerRows r{.mixer = {.which = input.which}};
+    if (few) r.inputs = stream.rows(arena, tokens.first);
+    if (last && !wanted.empty()) {
+      r.mixer.wanted = wanted;
+      r.mixer.wanted_input = input.rows(arena, wanted), r.mixer.wanted_residual = stream.rows(arena, wanted);
+    } else if (!stream.which.empty()) {
+      r.mixer.wanted = stream.first;
+      if (few) r.mixer.wanted_input = tokens.rows(arena, stream.first);
+    }
+    return r;
+  };
   std::vector<LayerState*> states(in.states.size());
   std::vector<std::vector<LayerSnapshot>> snapshots(taken.empty() ? 0 : sequences);
   // Without a tape a part of a layer that keeps all rows updates x in place and its temporaries can go.
@@ -314,15 +371,14 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
     for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
     const Layer& l = layers_[i];
     const bool last = i + 1 == layers_.size();
-    const std::optional<Alike> same = i == 0 ? alike : std::nullopt;
-    const auto mixed = [this, &l, in, positions, states, snapshots, last, wanted, same](Exec& exec,
-                                                                                        Var from) {
-      return mixer_forward(exec, l, from, in, positions, states, snapshots,
-                           last && !wanted.empty() ? std::optional(wanted) : std::nullopt, same);
+    const LayerRows chosen = rows_of(i);
+    const auto mixed = [this, &l, in, positions, states, snapshots, chosen](Exec& exec, Var from) {
+      return mixer_forward(exec, l, from, in, positions, states, snapshots, chosen);
     };
     const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
     if (!last) {
-      run(n, [mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
+      run(ids.size(),
+          [mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
       continue;
     }
     // Tokens meet only in memories: behind the last one the rows that nobody wants are left out.
@@ -348,14 +404,15 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
 // was.
 template <class Branch>
 Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch,
-                  std::span<const uint32_t> wanted, const std::optional<Alike>& alike) const {
+                  const LayerRows& chosen) const {
   const NormOptions norm = norm_options(config_);
   const auto p = static_cast<float>(config_.dropout);
   const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
-  const Var in = alike ? rows(e, x, alike->first) : x;
+  const Var in = chosen.inputs.empty() ? x : rows(e, x, chosen.inputs);
   Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, in, norm_weight, norm) : in, apart ? Var{} : x);
   if (!apart) return y;
-  if (y.v.rows != x.v.rows) x = rows(e, x, wanted);
+  if (y.v.rows != x.v.rows || (l.mixer->gives_wanted() && !chosen.mixer.wanted_residual.empty()))
+    x = rows(e, x, chosen.mixer.wanted_residual);
   if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
   return add(e, x, dropout(e, y, p));
 }
@@ -363,26 +420,24 @@ Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Bran
 Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
                          std::span<LayerState* const> states,
                          std::span<const std::vector<LayerSnapshot>> snapshots,
-                         std::optional<std::span<const uint32_t>> wanted,
-                         const std::optional<Alike>& alike) const {
+                         const LayerRows& chosen) const {
   const auto branch = [&](Var from, Var residual) {
     return l.mixer->forward({.exec = e,
                              .input = from,
-                             .which = alike ? alike->which : std::span<const uint32_t>{},
                              .residual = residual,
+                             .rows = chosen.mixer,
                              .offsets = in.offsets,
                              .positions = positions,
                              .states = states,
-                             .snapshots = snapshots,
-                             .wanted = wanted});
+                             .snapshots = snapshots});
   };
-  return beside(e, l, l.mixer_norm, x, branch, wanted.value_or(std::span<const uint32_t>{}), alike);
+  return beside(e, l, l.mixer_norm, x, branch, chosen);
 }
 
 Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {
   if (!l.mlp) return x;
   const auto branch = [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); };
-  return beside(e, l, l.mlp_norm, x, branch, {});
+  return beside(e, l, l.mlp_norm, x, branch);
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const { return linear(e, hidden, head_).v; }

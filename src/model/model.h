@@ -50,6 +50,7 @@ class Model {
     std::span<State* const> states =
         {};  // one per sequence: it continues from there; empty: each stands alone
     std::span<Snapshots* const> snapshots = {};  // one per sequence with states, each may be null; or empty
+    bool share = true;  // without states: rows that tokens have in common are computed once
   };
   // The final, normalised hidden states of the chosen rows (tokens). States are advanced. A pass of at most
   // kSkinnyRows tokens in all gives each of them the bits that it gets in a pass of its own.
@@ -76,15 +77,19 @@ class Model {
     std::unique_ptr<Mlp> mlp;  // or null
   };
 
+  struct LayerRows {
+    MixerRows mixer;
+    std::span<const uint32_t> inputs = {};  // rows of the residual stream that enter; empty: all
+  };
+
   explicit Model(const ModelConfig& config);
   Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
                     std::span<const int32_t> positions, std::span<LayerState* const> states,
-                    std::span<const std::vector<LayerSnapshot>> snapshots,
-                    std::optional<std::span<const uint32_t>> wanted, const std::optional<Alike>& alike) const;
+                    std::span<const std::vector<LayerSnapshot>> snapshots, const LayerRows& rows) const;
   Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
   template <class Branch>
   Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch,
-             std::span<const uint32_t> wanted, const std::optional<Alike>& alike = {}) const;
+             const LayerRows& rows = {}) const;
 
   ModelConfig config_;
   ParamSet params_;
@@ -93,6 +98,7 @@ class Model {
   std::vector<Layer> layers_;
   size_t embedding_, final_norm_, head_;
   int64_t prepared_ = 0;  // positions that the mixers' tables reach
+  bool rows_can_be_shared_ = true, has_dropout_ = false;
 };
 
 }  // namespace braid

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "autograd/late.h"
 #include "kernels/elementwise/elementwise.h"
@@ -89,8 +90,26 @@ std::vector<Gradient::Slice> Gradient::cut(const Batch& batch) const {
   return slices;
 }
 
+namespace {
+
+// The same sequences, those that begin alike beside each other: in a slice they share rows (Model::hidden).
+Batch sorted(const Batch& batch) {
+  const BatchView all = batch.view();
+  std::vector<size_t> order(all.sequences());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    return std::ranges::lexicographical_compare(all.tokens_of(a), all.tokens_of(b));
+  });
+  Batch out;
+  out.tokens.reserve(batch.tokens.size()), out.targets.reserve(batch.tokens.size());
+  for (const size_t s : order) out.append(all.tokens_of(s), all.targets_of(s));
+  return out;
+}
+
+}  // namespace
+
 Outcome Gradient::run(const Batch& batch, uint64_t step, Profile* profile) {
-  return run_all(batch, true, step, profile, nullptr);
+  return run_all(sorted(batch), true, step, profile, nullptr);
 }
 Outcome Gradient::evaluate(const Batch& batch, Answers* answers) {
   return run_all(batch, false, 0, nullptr, answers);

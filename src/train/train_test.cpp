@@ -42,7 +42,8 @@ std::unique_ptr<Model> make_preset(const std::string& arch, std::vector<std::str
   return make(overrides, 17, arch);
 }
 
-// `common` tokens are half of all, so that many of a slice are the same; 0: all are as frequent.
+// `common` tokens are half of all, so that many of a slice are the same, and sequences begin as the ones
+// before them do; 0: all are as frequent, and each begins as it likes.
 Batch ragged_batch(size_t sequences, size_t longest, int32_t vocab, uint64_t seed = 1, uint64_t common = 0) {
   Rng rng(seed, "batch");
   Batch b;
@@ -51,6 +52,7 @@ Batch ragged_batch(size_t sequences, size_t longest, int32_t vocab, uint64_t see
     std::vector<int32_t> tokens(n), targets(n);
     for (size_t i = 0; i < n; ++i) {
       tokens[i] = static_cast<int32_t>(rng.below(common && rng.below(2) ? common : vocab));
+      if (common && s > 0 && i < 2 * b.view().length(s - 1) / 3) tokens[i] = b.view().tokens_of(s - 1)[i];
       targets[i] = rng.below(3) ? static_cast<int32_t>(rng.below(vocab)) : kUnsupervised;
     }
     targets[n - 1] = 0;

@@ -107,6 +107,7 @@ class Attention : public Mixer {
     if (rope_) rope_->ensure(positions);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;

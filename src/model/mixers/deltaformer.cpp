@@ -78,6 +78,7 @@ class DeltaFormer : public Mixer {
     if (rope_) rope_->ensure(positions);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, width = shape_.heads * shape_.dk;
@@ -94,7 +95,7 @@ class DeltaFormer : public Mixer {
       in.b = map(e, call.linear(b_), Map::kSigmoid);
       if (c_.strength == "gates") in.a = in.b;
     }
-    return linear(e, call.only_wanted(remembered(call, in)), o_, call.only_wanted(call.residual));
+    return linear(e, call.only_wanted(remembered(call, in)), o_, call.wanted_residual());
   }
 
   double flops_per_token(int64_t length) const override { return 2 * attend_flops(like_attention(), length); }

@@ -234,6 +234,7 @@ class FastWeightMixer : public Mixer {
     if (rope_) rope_->ensure(positions);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv;

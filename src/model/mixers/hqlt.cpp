@@ -89,6 +89,7 @@ class Hqlt : public Mixer {
     if (rope_) rope_->ensure(positions);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_};

@@ -53,6 +53,7 @@ class Mamba : public Mixer {
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [raw, z] = split<2>(e, call.linear(in_), {inner_, inner_});
@@ -63,7 +64,7 @@ class Mamba : public Mixer {
     const Var y = remembered_scan(
         call, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_});
     return linear(e, gated(e, call.only_wanted(y), call.only_wanted(z), Gate::kSilu), out_,
-                  call.only_wanted(call.residual));
+                  call.wanted_residual());
   }
 
   // Decay, write and read of each number of the state, and the skip.

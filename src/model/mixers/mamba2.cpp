@@ -77,6 +77,7 @@ class Mamba2 : public Mixer {
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }
 
+  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const auto [z, xbc, raw_dt] =
@@ -89,8 +90,7 @@ class Mamba2 : public Mixer {
         {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}}, call.offsets);
     const Var y = call.only_wanted(add(e, o, scale_heads_by(e, x, skip_)));
     const NormGate gate{.z = call.only_wanted(z), .order = RmsNormOrder::kGateFirst};
-    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, gate), out_, out_bias_,
-                       call.only_wanted(call.residual));
+    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, gate), out_, out_bias_, call.wanted_residual());
   }
 
   double flops_per_token(int64_t) const override {

@@ -92,25 +92,26 @@ struct LayerSnapshot {
   LayerState* to;
 };
 
-// Tokens of a pass that are the same.
-struct Alike {
-  std::span<const uint32_t> first;  // where each different token stands first
-  std::span<const uint32_t> which;  // of each token: which of the different ones it is
+// Which rows a mixer gets and gives. Usually a row for each token. Where nothing is random and no sequence
+// has a state, tokens that have the same rows share them: those with the same tokens before them in all
+// layers, and in the first layer all that are the same.
+struct MixerRows {
+  std::span<const uint32_t> which = {};  // of each token: its row of the input; empty: rows are tokens
+  // Tokens whose rows of the result are read, in order; none: all of them.
+  std::optional<std::span<const uint32_t>> wanted = {};
+  std::span<const uint32_t> wanted_input = {};     // their rows of the input; empty: exactly its rows
+  std::span<const uint32_t> wanted_residual = {};  // and of the residual stream; empty: exactly its rows
 };
 
 struct MixerCall {
   Exec& exec;
-  // What comes in, already normalised: a row for each token or, in the first layer, where tokens that are the
-  // same have the same row, the different rows and which of them each token has.
-  Var input;
-  std::span<const uint32_t> which = {};
+  Var input;                            // already normalised
   Var residual;                         // added to the result
+  MixerRows rows;                       // which rows these are
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
   std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
   std::span<const std::vector<LayerSnapshot>> snapshots;  // of each sequence, by tokens; or empty
-  // The only rows of the result that anybody reads, in order; none: all of them. A mixer gives these or all.
-  std::optional<std::span<const uint32_t>> wanted;
 
   Var x() const { return spread(input); }  // [tokens, d_model]
   // x W^T, and [x W0^T | x W1^T | ...]: rows that are the same are multiplied once.
@@ -120,12 +121,18 @@ struct MixerCall {
     return spread(braid::linear_concat(exec, input, ws));
   }
 
-  // Behind the memories tokens no longer meet: of a value, and of x and the residual stream, what is wanted.
-  Var only_wanted(Var v) const { return wanted && v.present() ? rows(exec, v, *wanted) : v; }
+  // Behind the memories tokens no longer meet: of what these give, and of x and the residual stream, the rows
+  // that are wanted.
+  Var only_wanted(Var v) const { return rows.wanted ? braid::rows(exec, v, *rows.wanted) : v; }
+  Var wanted_residual() const { return picked(residual, rows.wanted_residual); }
   MixerCall behind() const {
     MixerCall c = *this;
-    if (!wanted) return c;
-    c.input = only_wanted(x()), c.residual = only_wanted(residual), c.which = {}, c.wanted = {};
+    if (!rows.wanted) return c;
+    c.residual = wanted_residual(), c.rows = {};
+    if (rows.wanted_input.size() > input.v.rows)
+      c.rows.which = rows.wanted_input;
+    else
+      c.input = picked(input, rows.wanted_input);
     return c;
   }
 
@@ -137,7 +144,10 @@ struct MixerCall {
   }
 
  private:
-  Var spread(Var v) const { return which.empty() ? v : rows(exec, v, which); }
+  Var picked(Var v, std::span<const uint32_t> which) const {
+    return v.present() && !which.empty() ? braid::rows(exec, v, which) : v;
+  }
+  Var spread(Var v) const { return picked(v, rows.which); }
 };
 
 // Numbers kept per sequence. The papers count matrices, keys and values; the last few inputs of convolutions
@@ -150,6 +160,9 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
   virtual Var forward(const MixerCall& call) const = 0;
+  // Whether forward gives the wanted rows alone, by only_wanted() and behind(). If not, it gives all, and no
+  // model with such a mixer shares rows.
+  virtual bool gives_wanted() const { return false; }
   virtual void prepare(int64_t /*positions*/) {
   }  // tables for positions below this; before any forward that reaches them
   virtual double flops_per_token(
