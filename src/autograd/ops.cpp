@@ -352,9 +352,21 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
       const Mat<float> dy = e.tape().grad(y.slot);
       const auto [dx, into] = e.tape().target(x.slot);
       if (!dx.data) return;
-      for (size_t r = 0; into == Into::kOverwrite && r < dx.rows; ++r) std::fill_n(dx.row(r), dx.cols, 0.0f);
-      for (size_t i = 0; i < which.size(); ++i)
-        add_to(dy.row_range(i, i + 1), dx.row_range(which[i], which[i] + 1));
+      // A row that is chosen for the first time is copied, so that dx is written once.
+      const Arena::Mark mark = e.arena().mark();
+      const std::span<uint8_t> written = e.arena().take<uint8_t>(dx.rows);
+      std::ranges::fill(written, into == Into::kAdd);
+      for (size_t i = 0; i < which.size(); ++i) {
+        const size_t r = which[i];
+        if (written[r])
+          add_to(dy.row_range(i, i + 1), dx.row_range(r, r + 1));
+        else
+          std::copy_n(dy.row(i), dx.cols, dx.row(r));
+        written[r] = 1;
+      }
+      for (size_t r = 0; r < dx.rows; ++r)
+        if (!written[r]) std::fill_n(dx.row(r), dx.cols, 0.0f);
+      e.arena().release(mark);
     });
   return y;
 }
