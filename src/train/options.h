@@ -45,7 +45,7 @@ struct TrainOptions {
     v("--task-set", task_set, "change one setting of the task, e.g. train_max=80; may be repeated");
     v("--fixed-embedding", fixed_embedding,
       "the task's own input vectors, padded with zeros, in the place of learned embeddings (stress, "
-      "reachability)");
+      "reachability, state-recall)");
     v("--text", text, "train on a text file, byte by byte; @shakespeare is one that comes with the program");
     v("--length", length, "tokens per sequence of text");
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
