@@ -20,7 +20,7 @@ class LateGradients {
 
  private:
   struct Waiting {
-    Tensor memory;  // [kRows, out] of dy, then [kRows, in] of x
+    Tensor memory;  // rows of dy, as many as can wait, then rows of x
     size_t rows = 0;
   };
   void add(const Exec& e, size_t w);
