@@ -114,12 +114,10 @@ Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
 
 Into into_of(Var residual) { return residual.present() ? Into::kAdd : Into::kOverwrite; }
 
-}  // namespace
+// Rows that wait (late.h): so few at a time, so many together, in so much memory for all parameters: enough
+// for a small model, not for many experts.
+constexpr size_t kLateRows = 16, kWaitingRows = 128, kWaitingBytes = size_t{16} << 20;
 
-namespace {
-constexpr size_t kLateRows = 16, kWaitingRows = 128;
-constexpr size_t kWaitingBytes = size_t{16}
-                                 << 20;  // of all parameters: a small model's, not those of many experts
 }  // namespace
 
 bool LateGradients::keep(const Exec& e, size_t w, Mat<const float> dy, Mat<const float> x) {

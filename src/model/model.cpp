@@ -262,7 +262,6 @@ void add_taken(const Model::Input& in, size_t s, size_t layers, std::vector<Take
 struct Sharing {
   std::span<const uint32_t> first;  // the first token of each row
   std::span<const uint32_t> which;  // the row of each token; empty: each has its own
-  uint32_t row(uint32_t token) const { return which.empty() ? token : which[token]; }
   std::span<const uint32_t> rows(Arena& arena, std::span<const uint32_t> tokens) const {
     if (which.empty()) return tokens;
     const std::span<uint32_t> out = arena.take<uint32_t>(tokens.size());

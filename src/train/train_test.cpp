@@ -357,7 +357,6 @@ TEST(Gradient, ThreadsAndSlicesOfLanesDoNotChangeABit) {
   }
 }
 
-// What is kept grows with the layers; what is made again does not, but for their inputs.
 // Products of few rows are put off until there are 128 of them; in one slice there is nothing to put off.
 TEST(Gradient, IsTheSameWhetherRowsWaitOrNot) {
   const auto model = make_preset("hqlt-sync");
@@ -375,6 +374,7 @@ TEST(Gradient, IsTheSameWhetherRowsWaitOrNot) {
   EXPECT_TRUE(within(difference(), kTolF32Grad));
 }
 
+// What is kept grows with the layers; what is made again does not, but for their inputs.
 TEST(Gradient, RecomputingKeepsOneLayerInMemory) {
   const std::unique_ptr<Model> model = make({"n_layers=12"});
   Batch batch;
