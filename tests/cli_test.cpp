@@ -49,6 +49,33 @@ TEST(Cli, HelpAndVersionWork) {
   }
 }
 
+// A tokenizer made from a text, a model trained with it, and text from that model; the run goes on without
+// the original file.
+TEST(Cli, TrainsWithATokenizerThatGoesAlong) {
+  const TempDir dir;
+  std::string words;
+  for (int i = 0; i < 800; ++i) words += "the cat sat on mat " + std::to_string(i % 10) + "\n";
+  spit(dir / "text", words);
+  const std::string file = dir / "mine.json";
+  ASSERT_EQ(run_braid({"tokenizer", "train", "--text", dir / "text", "--vocab", "280", "--out", file}).code,
+            0);
+  const Finished f = run_braid({"train", "--text", dir / "text", "--tokenizer", file, "--length", "16",
+                                "--steps", "3", "--batch", "4", "--run", dir / "run", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ((*load_json(dir / "run/config.json"))["vocab_size"], 280);
+  std::filesystem::remove(file);
+  const Finished on = run_braid({"train", "--run", dir / "run", "--resume", "--steps", "5", "--quiet"});
+  EXPECT_EQ(on.code, 0) << on.err;
+  const Finished g =
+      run_braid({"generate", "--model", dir / "run", "--prompt", "the cat", "--max-tokens", "4"});
+  EXPECT_EQ(g.code, 0) << g.err;
+  EXPECT_NE(g.out.find("the cat"), std::string::npos) << g.out;
+  expect_error(run_braid({"train", "--text", dir / "text", "--tokenizer", file, "--run", dir / "r"}), 1,
+               {"mine.json"});
+  expect_error(run_braid({"train", "--task", "parity", "--tokenizer", file, "--run", dir / "r"}), 2,
+               {"--tokenizer", "needs --text"});
+}
+
 // Every sampler that has an option acts, also where the model does not say how to sample and where it does.
 TEST(Cli, EverySamplerOptionActs) {
   const TempDir dir;

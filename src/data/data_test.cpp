@@ -10,6 +10,8 @@
 #include "base/rng.h"
 #include "data/fingerprint.h"
 #include "data/text.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/train.h"
 
 namespace braid {
 namespace {
@@ -77,7 +79,7 @@ TEST(Text, AnEpochVisitsEveryWindowOnceWithoutOverlap) {
   for (const size_t size : {16, 17, 23, 24, 31, 32, 200, 1003}) {
     const std::string text = random_text(size);
     const auto source = make(text, {.length = 7, .seed = 5});
-    const uint64_t n = source->windows(), train = source->train_bytes();
+    const uint64_t n = source->windows(), train = source->train_tokens();
     EXPECT_GT((n + 2) * 8, train) << size;  // less than two windows are left out
     std::set<size_t> offsets, last_bytes;
     for (uint64_t epoch = 0; epoch < 200; ++epoch) {
@@ -112,7 +114,7 @@ TEST(Text, EpochsShuffleDifferently) {
 TEST(Text, ValidationIsTheEndOfTheText) {
   const std::string text = random_text(2000);
   const auto source = make(text, {.length = 9, .validation_share = 0.1});
-  EXPECT_EQ(source->train_bytes(), 1800u);
+  EXPECT_EQ(source->train_tokens(), 1800u);
   ASSERT_EQ(source->validation_size(), 20u);
   const Batch v = source->validation(0, 20);
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(bytes_of(v, i), text.substr(1800 + 10 * i, 10));
@@ -191,6 +193,42 @@ TEST_F(TextFile, ReadsBytesAsTheyAre) {
   const auto source = TextSource::from_file(path, {.length = 8});
   ASSERT_TRUE(source);
   EXPECT_EQ((*source)->fingerprint(), make(text, {.length = 8})->fingerprint());
+}
+
+TEST_F(TextFile, TokensOfATokenizerCoverTheTextAndGoAlong) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the cat sat on mat " + std::to_string(i) + "\n";
+  const auto trained = train_bpe(text, {.vocab = 300, .pattern = {}, .special = {}});
+  ASSERT_TRUE(trained);
+  const std::string file = folder_ + "/mine.json";
+  std::ofstream(file) << trained->json;
+  const Tokenizer tokenizer = *Tokenizer::load(file);
+  const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false});
+  ASSERT_LT(ids.size(), text.size() / 2);
+
+  const auto source = make(text, {.length = 16, .tokenizer = file});
+  EXPECT_EQ(source->vocab_size(), static_cast<size_t>(tokenizer.vocab_size()));
+  EXPECT_NE(source->fingerprint(), make(text, {.length = 16})->fingerprint());
+  const auto held = source->validation(0, source->validation_size());
+  for (size_t s = 0; s < held.sequences(); ++s)
+    for (size_t i = 0; i < 16; ++i) {
+      const size_t at = source->train_tokens() + 17 * s + i;
+      EXPECT_EQ(held.view().tokens_of(s)[i], ids[at]);
+      EXPECT_EQ(held.view().targets_of(s)[i], ids[at + 1]);
+    }
+
+  const std::string run = folder_ + "/run";
+  std::filesystem::create_directory(run);
+  ASSERT_TRUE(source->save_companions(run));
+  EXPECT_EQ(Tokenizer::load(run)->encode(text), tokenizer.encode(text));
+  EXPECT_EQ(make(text, {.length = 16, .tokenizer = run})->fingerprint(), source->fingerprint());
+  ASSERT_TRUE(make(text, {.length = 16})->save_companions(folder_));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/tokenizer.json"));
+
+  const auto too_short = TextSource::from_text("the cat sat", "x", {.length = 16, .tokenizer = file});
+  ASSERT_FALSE(too_short);
+  EXPECT_NE(too_short.error().what.find(" tokens are too few"), std::string::npos) << too_short.error().what;
+  EXPECT_FALSE(TextSource::from_text(text, "x", {.length = 16, .tokenizer = folder_ + "/none.json"}));
 }
 
 TEST_F(TextFile, UnreadableFilesAreErrors) {

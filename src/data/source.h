@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "data/batch.h"
 #include "data/metric.h"
 #include "tensor/tensor.h"
@@ -50,6 +51,8 @@ class Source {
   virtual size_t answers() const { return vocab_size(); }  // every target is below this
   // Input vectors by token, [vocab_size, any width], where the data has its own.
   virtual std::optional<Tensor> fixed_embedding() const { return std::nullopt; }
+  // What a model of this data cannot be used without, copied into its folder: a tokenizer.
+  virtual Status save_companions(const std::string& /*dir*/) const { return {}; }
   virtual size_t max_length() const = 0;        // longest sequence of both streams
   virtual std::string fingerprint() const = 0;  // hex; equal means the same samples at the same positions
   virtual std::string describe() const = 0;     // one line for people

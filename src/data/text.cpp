@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "data/embedded.h"
 #include "data/fingerprint.h"
+#include "tokenizer/tokenizer.h"
 
 namespace braid {
 namespace {
@@ -42,10 +43,10 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-// Bytes for training. The rest is held out: the asked share, but each side keeps at least one window.
-uint64_t train_size(uint64_t bytes, uint64_t window, uint64_t held_window, double share) {
-  const auto held = static_cast<uint64_t>(static_cast<double>(bytes) * share);
-  return bytes - std::clamp(held, held_window, bytes - window);
+// Tokens for training. The rest is held out: the asked share, but each side keeps at least one window.
+uint64_t train_size(uint64_t tokens, uint64_t window, uint64_t held_window, double share) {
+  const auto held = static_cast<uint64_t>(static_cast<double>(tokens) * share);
+  return tokens - std::clamp(held, held_window, tokens - window);
 }
 
 size_t held_length(const TextOptions& o) { return o.validation_length ? o.validation_length : o.length; }
@@ -80,31 +81,47 @@ Result<std::unique_ptr<TextSource>> TextSource::make(std::string text, const std
                         "use a share from 0 up to, but not including, 1"});
   if (!problems.empty()) return to_error("text data: wrong options", problems);
 
-  const size_t half = text.size() / 2;  // compared this way round, no length can overflow
+  Content content{.bytes = std::move(text)};
+  size_t size = content.bytes.size();
+  if (!options.tokenizer.empty()) {
+    const Result<Tokenizer> tokenizer = Tokenizer::load(options.tokenizer);
+    if (!tokenizer) return tokenizer.error();
+    content.ids = tokenizer->encode(content.bytes, {.add_special = false});
+    content.vocab_size = static_cast<size_t>(tokenizer->vocab_size());
+    size = content.ids.size();
+  }
+  const size_t half = size / 2;  // compared this way round, no length can overflow
   if (const size_t longer = std::max(options.length, held_length(options)); longer >= half) {
     std::string fix = "use a longer text";
     if (half >= 2) fix += fmt::format(" or a sequence length of at most {}", half - 1);
-    return Error{
-        fmt::format("{}: {} bytes are too few for sequences of {} tokens; one to train on and one to "
-                    "hold out take 2 x (length + 1) bytes",
-                    name, text.size(), longer),
-        fix};
+    return Error{fmt::format("{}: {} {} are too few for sequences of {} tokens; one to train on and one to "
+                             "hold out take 2 x (length + 1)",
+                             name, size, options.tokenizer.empty() ? "bytes" : "tokens", longer),
+                 fix};
   }
-  return std::unique_ptr<TextSource>(new TextSource(std::move(text), name, options));
+  return std::unique_ptr<TextSource>(new TextSource(std::move(content), name, options));
 }
 
-TextSource::TextSource(std::string text, std::string name, const TextOptions& options)
-    : text_(std::move(text)),
-      name_(std::move(name)),
+TextSource::TextSource(Content content, std::string name, const TextOptions& options)
+    : name_(std::move(name)),
+      tokenizer_(options.tokenizer),
+      text_(tokenizer_.empty() ? std::move(content.bytes) : std::string()),
+      ids_(std::move(content.ids)),
+      vocab_size_(content.vocab_size),
+      bytes_per_token_(tokenizer_.empty() ? 1
+                                          : static_cast<double>(content.bytes.size()) /
+                                                static_cast<double>(std::max<size_t>(1, ids_.size()))),
       seed_(options.seed),
       window_(options.length + 1),
       held_window_(held_length(options) + 1),
-      train_(train_size(text_.size(), window_, held_window_, options.validation_share)),
+      train_(train_size(tokens(), window_, held_window_, options.validation_share)),
       windows_(windows_per_epoch(train_, window_)),
       validation_limit_(options.validation_limit),
       fingerprint_(Fingerprint()
-                       .text("text 1")
-                       .text(text_)
+                       .text(tokenizer_.empty() ? "text 1" : "tokens 1")
+                       .text(tokenizer_.empty() ? std::string_view(text_)
+                                                : std::string_view(reinterpret_cast<const char*>(ids_.data()),
+                                                                   ids_.size() * sizeof(int32_t)))
                        .number(window_)
                        .number(held_window_)
                        .number(train_)
@@ -112,8 +129,15 @@ TextSource::TextSource(std::string text, std::string name, const TextOptions& op
                        .hex()) {}
 
 std::string TextSource::describe() const {
-  return fmt::format("{}: {} bytes to train on ({} sequences of {} tokens per epoch), {} bytes held out",
-                     name_, train_, windows_, window_ - 1, text_.size() - train_);
+  const std::string unit = tokenizer_.empty() ? "bytes"
+                                              : fmt::format("of {} different tokens, {:.2f} bytes each,",
+                                                            vocab_size_, bytes_per_token_);
+  return fmt::format("{}: {} {} to train on ({} sequences of {} tokens per epoch), {} held out", name_,
+                     train_, unit, windows_, window_ - 1, tokens() - train_);
+}
+
+Status TextSource::save_companions(const std::string& dir) const {
+  return tokenizer_.empty() ? Status() : Tokenizer::copy_files(tokenizer_, dir);
 }
 
 void TextSource::append_train(Batch& out, uint64_t sample) const {
@@ -128,11 +152,9 @@ void TextSource::append_validation(Batch& out, size_t sample) const {
   append_window(out, train_ + sample * held_window_, held_window_);
 }
 
-void TextSource::append_window(Batch& out, uint64_t first_byte, uint64_t bytes) const {
-  for (uint64_t i = first_byte; i + 1 < first_byte + bytes; ++i) {
-    out.tokens.push_back(static_cast<unsigned char>(text_[i]));
-    out.targets.push_back(static_cast<unsigned char>(text_[i + 1]));
-  }
+void TextSource::append_window(Batch& out, uint64_t first, uint64_t count) const {
+  for (uint64_t i = first; i + 1 < first + count; ++i)
+    out.tokens.push_back(token(i)), out.targets.push_back(token(i + 1));
   out.close();
 }
 

@@ -74,6 +74,32 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
   return Error{file + ": not a tokenizer's name", "expected a folder, *.json, *.model or llama2.c's *.bin"};
 }
 
+Status Tokenizer::copy_files(const std::string& path, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool whole = fs::is_directory(path, ignored);
+  const fs::path from = path, dir = whole ? from : from.parent_path();
+  std::vector<std::string> names{"tokenizer_config.json"};
+  if (const std::string name = from.filename().string();
+      whole || name == "vocab.json" || name == "merges.txt")
+    for (const char* n : {"vocab.json", "merges.txt"}) names.emplace_back(n);
+  if (whole)
+    for (const char* n : {"tokenizer.json", "tokenizer.model", "tokenizer.bin"}) names.emplace_back(n);
+  std::vector<std::pair<fs::path, std::string>> files;
+  for (const std::string& n : names)
+    if (fs::exists(dir / n, ignored)) files.emplace_back(dir / n, n);
+  if (!whole && names.size() == 1) {
+    const bool json = path.ends_with(".json"), bin = path.ends_with(".bin");
+    files.emplace_back(from, json ? "tokenizer.json" : bin ? "tokenizer.bin" : "tokenizer.model");
+  }
+  for (const auto& [file, name] : files) {
+    const Result<std::string> bytes = read_text(file.string());
+    if (!bytes) return bytes.error();
+    if (Status s = write_atomic((fs::path(folder) / name).string(), *bytes); !s) return s;
+  }
+  return {};
+}
+
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
   return Shared::make(pipeline_from_json(json, name), name, "");
 }

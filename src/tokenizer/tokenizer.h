@@ -40,6 +40,8 @@ class Tokenizer {
   static Result<Tokenizer> load(const std::string& path);
   // The text of a tokenizer.json. `name` stands for it in messages.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name = "tokenizer.json");
+  // Copies what load(path) reads into a folder, under the names that load(folder) looks for.
+  static Status copy_files(const std::string& path, const std::string& folder);
   static Tokenizer bytes();  // 256 tokens, one for each byte: models without a tokenizer file
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;

@@ -16,7 +16,7 @@ struct TrainOptions {
   std::string arch = "transformer", size = "tiny", config;
   std::vector<std::string> set;
   // On what.
-  std::string task, text;
+  std::string task, text, tokenizer;
   std::vector<std::string> task_set;
   int64_t length = 256, eval_length = 0;
   // How.
@@ -46,7 +46,10 @@ struct TrainOptions {
     v("--fixed-embedding", fixed_embedding,
       "the task's own input vectors, padded with zeros, in the place of learned embeddings (stress, "
       "reachability, state-recall)");
-    v("--text", text, "train on a text file, byte by byte; @shakespeare is one that comes with the program");
+    v("--text", text, "train on a text file; @shakespeare is one that comes with the program");
+    v("--tokenizer", tokenizer,
+      "folder or file of the text's tokenizer, which goes along with the model (`braid tokenizer train` makes "
+      "one); else a token for each byte");
     v("--length", length, "tokens per sequence of text");
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");

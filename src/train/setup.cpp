@@ -28,6 +28,8 @@ Status validate(const TrainOptions& o) {
         {"--task, --text", o.task.empty() ? "neither is given" : "both are given", "give one of them"});
   if (o.task.empty() && !o.task_set.empty())
     p.push_back({"--task-set", "needs --task", "give the task's name"});
+  if (o.text.empty() && !o.tokenizer.empty())
+    p.push_back({"--tokenizer", "needs --text", "a task has its own tokens"});
   if (o.task.empty() && o.fixed_embedding)
     p.push_back({"--fixed-embedding", "needs --task", "a text has no input vectors"});
   if (o.task.empty() && o.grow_at > 0) p.push_back({"--grow-at", "needs --task", "a text has no curriculum"});
@@ -40,10 +42,13 @@ Status validate(const TrainOptions& o) {
 Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
   const auto seed = static_cast<uint64_t>(o.seed);
   if (!o.text.empty()) {
+    // A run has a copy of its tokenizer, so that it can go on without the original.
+    const std::string& tokenizer = o.resume && !o.tokenizer.empty() ? o.run : o.tokenizer;
     auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length),
                                                .validation_length = static_cast<size_t>(o.eval_length),
                                                .validation_limit = static_cast<size_t>(o.eval_size),
-                                               .seed = seed});
+                                               .seed = seed,
+                                               .tokenizer = tokenizer});
     if (!text) return text.error();
     return std::unique_ptr<Source>(std::move(*text));
   }
@@ -190,6 +195,8 @@ Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const P
     return Error{o.run + ": there is a run in this folder",
                  "add --resume to go on with it, or choose another --run"};
   if (Status s = make_dirs(o.run); !s) return s.error();
+  if (!o.resume)
+    if (Status s = source.save_companions(o.run); !s) return s.error();
   if (Status s = save_json(o.run + "/run.json", run_record(program, o, source, *model, pool.threads())); !s)
     return s.error();
   if (hooks.on_start)
