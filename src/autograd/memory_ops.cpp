@@ -120,9 +120,11 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                     y.v, e.par());
     return y;
   }
+  const size_t first = o.first * width;
+  check(first == 0 || states.empty(), "short_conv: a part of the channels with states");
   const auto inputs = [&](Mat<const float> rows, std::span<const uint32_t> bounds, const float* state) {
     return ShortConvIn{.x = rows,
-                       .w = e.weight(w).data,
+                       .w = e.weight(w).data + first,
                        .width = width,
                        .offsets = bounds,
                        .state = state,
@@ -143,10 +145,10 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
   short_conv_fwd(in, y.v, block.data(), e.par());
   if (Exact* exact = e.exact()) exact->short_conv_fwd(in, y.v);
   if (e.recording())
-    e.tape().record("short conv", y.slot, [e, in, x, y, w] {
+    e.tape().record("short conv", y.slot, [e, in, x, y, w, first] {
       Tape& t = e.tape();
       const Overwrite dx(t, x);
-      short_conv_bwd(in, t.grad(y.slot), nullptr, {.dx = dx, .dw = e.weight_grad(w).data}, e.par());
+      short_conv_bwd(in, t.grad(y.slot), nullptr, {.dx = dx, .dw = e.weight_grad(w).data + first}, e.par());
     });
   return y;
 }

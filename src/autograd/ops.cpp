@@ -369,6 +369,23 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
   return y;
 }
 
+Var rows_among(Exec& e, Var x, std::span<const uint32_t> to, size_t count) {
+  const OpTimer timer(e.profile(), "rows", false);
+  const Var y = e.result(count, x.v.cols);
+  std::fill_n(y.v.data, y.v.count(), 0.0f);
+  for (size_t i = 0; i < to.size(); ++i) {
+    std::copy_n(x.v.row(i), x.v.cols, y.v.row(to[i]));
+    if (Exact* exact = e.exact()) exact->copy(x.v.row_range(i, i + 1), y.v.row_range(to[i], to[i] + 1));
+  }
+  if (e.recording())
+    e.tape().record("rows", y.slot, [e, x, y, to] {
+      const Mat<float> dy = e.tape().grad(y.slot);
+      const Overwrite dx(e.tape(), x);
+      for (size_t i = 0; i < to.size(); ++i) std::copy_n(dy.row(to[i]), dy.cols, dx.mat().row(i));
+    });
+  return y;
+}
+
 Var cols(Exec& e, Var x, size_t begin, size_t end) {
   return {x.v.col_range(begin, end),
           e.recording() && x.slot >= 0 ? e.tape().new_part(x.slot, begin, end) : -1};

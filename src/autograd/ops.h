@@ -49,6 +49,8 @@ Var add(Exec& e, Var a, Var b);
 Var dropout(Exec& e, Var x, float p);
 // Chosen rows of x.
 Var rows(Exec& e, Var x, std::span<const uint32_t> which);
+// x as the rows `to`, which are all different, among `count` rows; the others are zeros.
+Var rows_among(Exec& e, Var x, std::span<const uint32_t> to, size_t count);
 
 // Columns [begin, end) of x, without a copy. x must then be read through such parts only, each made once.
 Var cols(Exec& e, Var x, size_t begin, size_t end);
@@ -98,11 +100,12 @@ Var gated(Exec& e, Var u, Var g, Gate gate);
 // [g | beta]: log-decay and write strength of Gated DeltaNet, see kernels/delta_gates.
 Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max);
 
-// Depthwise causal convolution with w: [width of x, taps], then silu, then heads of l2_dim scaled to length
+// Depthwise causal convolution with w: [width of x or more, taps], then silu, then heads of l2_dim scaled to length
 // one in the first l2_channels. States: [width of x, taps - 1].
 struct ConvOptions {
   bool silu = false;
   size_t l2_dim = 0, l2_channels = 0;
+  size_t first = 0;  // x has channels [first, ...) of w; without states
 };
 Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<const uint32_t> offsets,
                std::span<float* const> states = {}, std::span<const StateCut> cuts = {});

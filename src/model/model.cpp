@@ -342,7 +342,7 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
   const auto rows_of = [&](size_t layer) {
     const bool last = layer + 1 == layers_.size(), few = layer == 0 && !tokens.which.empty();
     const Sharing& input = few ? tokens : stream;
-    LayerRows r{.mixer = {.which = input.which}};
+    LayerRows r{.mixer = {.which = input.which, .spare = share}};
     if (few) r.inputs = stream.rows(arena, tokens.first);
     if (last && !wanted.empty()) {
       r.mixer.wanted = wanted;

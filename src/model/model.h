@@ -50,7 +50,8 @@ class Model {
     std::span<State* const> states =
         {};  // one per sequence: it continues from there; empty: each stands alone
     std::span<Snapshots* const> snapshots = {};  // one per sequence with states, each may be null; or empty
-    bool share = true;  // without states: rows that tokens have in common are computed once
+    bool share = true;  // without states: rows that tokens have in common are computed once, and what no
+                        // chosen row depends on is left out
   };
   // The final, normalised hidden states of the chosen rows (tokens). States are advanced. A pass of at most
   // kSkinnyRows tokens in all gives each of them the bits that it gets in a pass of its own.

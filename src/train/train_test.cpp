@@ -192,6 +192,27 @@ TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
     expect_exact(*make(small("deltaformer", variant), 17, "deltaformer"), "deltaformer " + variant[0]);
 }
 
+// Where a few tokens are asked for, memories get their queries alone; the reference gives every token one.
+TEST(Gradient, IsExactWhereFewTokensAsk) {
+  const Batch drawn = ragged_batch(12, 30, 17, 1, 3);
+  const BatchView all = drawn.view();
+  Batch batch;
+  for (size_t s = 0; s < 12; ++s) {
+    std::vector<int32_t> targets(all.length(s), kUnsupervised);
+    targets.back() = 3;
+    if (s == 4 && targets.size() > 2) targets[1] = 5;  // a convolution sees one token before it
+    batch.append(all.tokens_of(s), targets);
+  }
+  for (const char* arch : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+    for (const char* conv : {"pattern.*.mixer.conv=0", "pattern.*.mixer.conv=4"}) {
+      const auto model = make(small(arch, {conv, "pattern.*.mixer.window=3"}), 17, arch);
+      enlarge(*model);
+      ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
+      const CheckRow r = exact.gradient(exact.f32_gradient());
+      EXPECT_TRUE(r.ok()) << arch << " " << conv << ": " << r.what << " rms " << r.diff.rms;
+    }
+}
+
 // What the check above must catch: any one parameter's gradient off by a percent or in another order, and a
 // whole backward that is slightly wrong.
 TEST(Gradient, MutantsFail) {

@@ -92,13 +92,9 @@ class Hqlt : public Mixer {
   bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const size_t ws[] = {q_, k_, v_};
-    Var qkv = call.linear_concat(ws);
-    if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
-    qkv = dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout));
-    auto [q, k, v] = split<3>(e, qkv, {width_, width_, width_});
+    auto [q, fast_q, k, v] = projected(call);
     v = mapped(e, v, c_.features.value_feature);
-    const Var fast = fast_weights(call, feature(e, q), feature(e, k), v);
+    const Var fast = fast_weights(call, fast_q, feature(e, k), v);
     const Qk rotated =
         qk_prepare(e, q, k, call.positions,
                    {.heads = heads_, .kv_heads = heads_, .dk = dh_, .rope = rope_.get(), .in_place = false});
@@ -119,6 +115,29 @@ class Hqlt : public Mixer {
   }
 
  private:
+  struct Projected {
+    Var q, fast_q, k, v;  // fast_q: as the fast weights want it
+  };
+  Projected projected(const MixerCall& call) const {
+    Exec& e = call.exec;
+    const size_t taps = static_cast<size_t>(c_.conv), before = taps ? taps - 1 : 0;
+    if (const std::optional<Asking> asking = few_ask(call, before)) {
+      const size_t ws[] = {k_, v_};
+      Var kv = call.linear_concat(ws), q = asking->call.linear(q_);
+      if (taps) kv = remembered_conv(call, kv, conv_, {.first = width_});
+      if (taps) q = rows(e, remembered_conv(asking->call, q, conv_), asking->last);
+      const auto [k, v] = split<2>(e, kv, {width_, width_});
+      const auto among_all = [&](Var x) { return rows_among(e, x, *call.rows.wanted, kv.v.rows); };
+      return {among_all(q), among_all(feature(e, q)), k, v};
+    }
+    const size_t ws[] = {q_, k_, v_};
+    Var qkv = call.linear_concat(ws);
+    if (taps) qkv = remembered_conv(call, qkv, conv_);
+    const auto [q, k, v] =
+        split<3>(e, dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout)), {width_, width_, width_});
+    return {q, feature(e, q), k, v};
+  }
+
   Var feature(Exec& e, Var x) const {
     return normed(e, mapped(e, x, c_.features.feature), heads_, c_.features.feature_norm);
   }

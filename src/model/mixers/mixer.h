@@ -101,6 +101,7 @@ struct MixerRows {
   std::optional<std::span<const uint32_t>> wanted = {};
   std::span<const uint32_t> wanted_input = {};     // their rows of the input; empty: exactly its rows
   std::span<const uint32_t> wanted_residual = {};  // and of the residual stream; empty: exactly its rows
+  bool spare = false;  // a mixer may leave out what no wanted row depends on: the same but for rounding
 };
 
 struct MixerCall {

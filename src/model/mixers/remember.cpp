@@ -170,6 +170,32 @@ Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const
                             call.memory(kWhich, count), cuts(call, kWhich, count));
 }
 
+std::optional<Asking> few_ask(const MixerCall& call, size_t before) {
+  if (!call.rows.spare || !call.rows.wanted || call.rows.wanted->empty()) return {};
+  const std::span<const uint32_t> wanted = *call.rows.wanted;
+  if (2 * wanted.size() * (before + 1) > call.offsets.back()) return {};
+  Arena& arena = call.exec.arena();
+  const std::span<uint32_t> rows = arena.take<uint32_t>(wanted.size() * (before + 1)),
+                            offsets = arena.take<uint32_t>(wanted.size() + 1),
+                            last = arena.take<uint32_t>(wanted.size());
+  uint32_t n = 0;
+  for (size_t i = 0, s = 0; i < wanted.size(); ++i) {
+    while (call.offsets[s + 1] <= wanted[i]) ++s;
+    offsets[i] = n;
+    const uint32_t begin = call.offsets[s];
+    for (uint32_t t = wanted[i] - std::min<uint32_t>(wanted[i] - begin, before); t <= wanted[i]; ++t)
+      rows[n++] = call.rows.which.empty() ? t : call.rows.which[t];
+    last[i] = n - 1;
+  }
+  offsets[wanted.size()] = n;
+  Asking out{call, last};
+  out.call.offsets = offsets, out.call.residual = {}, out.call.positions = {};
+  out.call.rows = {.which = rows.first(n)};
+  if (n <= call.input.v.rows)
+    out.call.input = braid::rows(call.exec, call.input, rows.first(n)), out.call.rows = {};
+  return out;
+}
+
 void append_kv(const MixerCall& call, size_t sequence, Mat<const float> k, Mat<const float> v,
                size_t window) {
   LayerState& state = *call.states[sequence];

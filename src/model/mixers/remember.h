@@ -18,6 +18,14 @@ Var remembered_fast(const MixerCall& call, Memory LayerState::*which, const Fast
 Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const FastWeightVars& in,
                       size_t chunk);
 
+// Where few rows of a mixer's result are wanted, memories are asked by few tokens, and others need no
+// queries.
+struct Asking {
+  MixerCall call;  // those tokens, each behind the `before` tokens that its convolution sees, as sequences
+  std::span<const uint32_t> last;  // the rows of these sequences that ask
+};
+std::optional<Asking> few_ask(const MixerCall& call, size_t before);
+
 // New keys and values behind those of a sequence. Snapshots get them, too: call it once in a forward.
 void append_kv(const MixerCall& call, size_t sequence, Mat<const float> k, Mat<const float> v, size_t window);
 
