@@ -149,10 +149,10 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
   fmt::print(
       "{}: {} parameters, {} x {} tokens, {}{}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), "
       "{:.0f} "
-      "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak, activations {:.1f} MB, process {:.1f} MB\n",
+      "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak{}, activations {:.1f} MB, process {:.1f} MB\n",
       o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, length, c.precision,
       o.recompute ? " recomputed" : "", pool.threads(), isa_name(active_isa()), timing.seconds * 1e3,
-      100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak,
+      100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak, source ? " if no tokens shared rows" : "",
       static_cast<double>(gradient.arena_bytes()) * 1e-6, static_cast<double>(memory) * 1e-6);
   fmt::print("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
   std::vector<std::pair<std::string_view, Profile::Entry>> sorted(profile.ops.begin(), profile.ops.end());

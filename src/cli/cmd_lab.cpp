@@ -44,7 +44,10 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
     if (!value->empty())
       return wrong_use(
           {fmt::format("lab run {}: it has no training runs, so {} means nothing", e.name, option)});
-  if (o.seeds) return wrong_use({fmt::format("lab run {}: it has no seeds, so --seeds means nothing", e.name)});
+  if (o.seeds)
+    return wrong_use({fmt::format("lab run {}: it has no seeds, so --seeds means nothing", e.name)});
+  if (o.lr != 0)
+    return wrong_use({fmt::format("lab run {}: it has no learning rates, so --lr means nothing", e.name)});
   catch_interrupts();
   ThreadPool pool(resolve_threads(threads));
   const Result<Computed> r = run_computation(e, o, this_program(), pool);
@@ -140,8 +143,9 @@ std::function<int()> define_lab(CLI::App& app) {
   add("name", all->name, "an experiment that `braid lab list` prints");
   add("--quick", all->quick, "a few minutes: the shape of the result");
   add("--paper", all->paper, "the paper's own settings: hours to days");
-  add("--only", all->o.only, "only rows whose name contains this");
-  add("--column", all->o.column, "only columns whose name contains this");
+  add("--only", all->o.only, "only the row of this name, else rows whose name contains it");
+  add("--column", all->o.column, "only the column of this name, else columns whose name contains it");
+  add("--lr", all->o.lr, "of an experiment's learning rates only this one; 0 = all");
   add("--seeds", all->o.seeds, "at most so many seeds in each cell; 0 = as many as the experiment has");
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
   add("--precision", all->o.precision,
@@ -161,6 +165,7 @@ std::function<int()> define_lab(CLI::App& app) {
     if (all->name.empty())
       return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
     if (all->o.seeds < 0) return wrong_use({"lab run: --seeds must not be negative"});
+    if (!(all->o.lr >= 0)) return wrong_use({"lab run: --lr must not be negative"});
     if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
     LabOptions o = all->o;
     o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;

@@ -211,6 +211,29 @@ TEST(Compute, ClaimsAreJudgedAndStagesKept) {
   for (const char* raw : {"<yes>", "<g>", "<r>", "nan"}) EXPECT_EQ(html->find(raw), std::string::npos) << raw;
 }
 
+// A row's whole name means this row alone; a part of it all rows that have it.
+TEST(Runner, ChoosesRowsColumnsAndLearningRates) {
+  const TestDir dir;
+  const Experiment& e = *find_experiment("hqlt-table3");
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kPaper;
+  const auto count = [&] {
+    const Result<Study> s = load_study(e, o);
+    return s ? s->trials.size() : 0;
+  };
+  const size_t all = count();
+  o.only = "Synchronous", o.column = "parity";
+  EXPECT_EQ(count(), 12u);
+  o.only = "Synch";
+  EXPECT_EQ(count(), 24u);
+  o.only = "Synchronous", o.lr = 1e-3, o.seeds = 1;
+  EXPECT_EQ(count(), 1u);
+  o.lr = 7e-3;
+  EXPECT_EQ(count(), 0u);
+  EXPECT_NE(load_study(e, o).error().what.find("0.007"), std::string::npos);
+  EXPECT_GT(all, 24u);
+}
+
 TEST(Runner, RunsOnceAndResumes) {
   const TestDir dir;
   const Experiment e{.name = "test",
@@ -224,6 +247,7 @@ TEST(Runner, RunsOnceAndResumes) {
                      .only = "",
                      .column = "",
                      .seeds = 0,
+                     .lr = 0,
                      .text = "",
                      .precision = "",
                      .model = "",
@@ -258,13 +282,20 @@ TEST(Runner, RunsOnceAndResumes) {
   ASSERT_TRUE(fewer);
   for (const TrialResult& t : fewer->trials) EXPECT_EQ(t.trial.options.seed, 0);
   EXPECT_LT(fewer->trials.size(), first->study.trials.size());
-  // A folder of other settings is refused.
+  // A folder from before an option was there goes on; one of other settings is refused.
   std::filesystem::remove(result);
-  const Result<Json> record = load_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json");
+  const std::string run = root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json";
+  Result<Json> before = load_json(run);
+  ASSERT_TRUE(before);
+  ASSERT_EQ((*before)["options"].erase("tokenizer"), 1u);
+  ASSERT_TRUE(save_json(run, *before));
+  EXPECT_TRUE(run_experiment(e, o, program, pool));
+  std::filesystem::remove(result);
+  const Result<Json> record = load_json(run);
   ASSERT_TRUE(record);
   Json other = *record;
   other["options"]["lr"] = 0.5;
-  ASSERT_TRUE(save_json(root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json", other));
+  ASSERT_TRUE(save_json(run, other));
   const Result<LabOutcome> refused = run_experiment(e, o, program, pool);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().what.find("other settings"), std::string::npos);

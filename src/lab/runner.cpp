@@ -43,7 +43,10 @@ double weight(const TrainOptions& o) { return static_cast<double>(o.steps * o.ba
 Status check_same(const std::string& dir, const TrainOptions& o) {
   const Result<Json> record = load_json(dir + "/run.json");
   if (!record) return record.error();
-  Json now = options_json(o), then = record->value("options", Json::object());
+  // An option that a folder does not know yet is as it was then: at its default.
+  Json now = options_json(o), then = options_json({});
+  if (const auto options = record->find("options"); options != record->end() && options->is_object())
+    then.update(*options);
   for (const char* name : {"run", "resume", "threads"}) now.erase(name), then.erase(name);
   if (nlohmann::json(now) == nlohmann::json(then)) return {};  // in whatever order they stand
   return Error{dir + ": was started with other settings",
@@ -66,9 +69,15 @@ TrialResult load_trial(const Experiment& e, const LabOptions& o, const Trial& t)
 
 std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   std::vector<Trial> trials = e.trials(o.effort);
+  const auto matches = [&](std::string Trial::*name, const std::string& text) {
+    const bool whole = std::ranges::find(trials, text, name) != trials.end();
+    return
+        [=](const Trial& t) { return whole ? t.*name == text : (t.*name).find(text) != std::string::npos; };
+  };
+  const auto row = matches(&Trial::row, o.only), column = matches(&Trial::column, o.column);
   std::erase_if(trials, [&](const Trial& t) {
-    return t.row.find(o.only) == std::string::npos || t.column.find(o.column) == std::string::npos ||
-           (o.seeds > 0 && t.options.seed >= o.seeds);
+    return !row(t) || !column(t) || (o.seeds > 0 && t.options.seed >= o.seeds) ||
+           (o.lr > 0 && std::fabs(t.options.lr - o.lr) > 1e-9 * o.lr);
   });
   for (Trial& t : trials) {
     if (!o.text.empty() && !t.options.text.empty()) t.options.text = o.text;
@@ -99,8 +108,9 @@ Result<Study> load_study(const Experiment& e, const LabOptions& o) {
     once(study.rows, t.row), once(study.columns, t.column);
   }
   if (study.trials.empty())
-    return Error{fmt::format("{}: no row contains '{}' or no column '{}'", e.name, o.only, o.column),
-                 "leave --only and --column out to see all of them"};
+    return Error{fmt::format("{}: no training run has a row with '{}', a column with '{}'{}", e.name, o.only,
+                             o.column, o.lr > 0 ? fmt::format(" and a learning rate of {:g}", o.lr) : ""),
+                 "leave --only, --column and --lr out to see all of them"};
   return study;
 }
 

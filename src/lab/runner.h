@@ -16,8 +16,9 @@ namespace braid {
 struct LabOptions {
   std::string dir = "runs/lab";
   Effort effort = Effort::kDefault;
-  std::string only, column;  // rows and columns that contain this; empty: all
+  std::string only, column;  // rows and columns of this name, else all that contain it; empty: all
   int64_t seeds = 0;         // at most so many in a cell; 0: the experiment's own number
+  double lr = 0;             // of several learning rates only this one; 0: all
   std::string text;          // instead of the text that comes with the program
   std::string precision;     // of all trials, instead of their own
   std::string model;         // a model folder to look at, for computations that can
