@@ -1,6 +1,7 @@
 #include "autograd/ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -477,18 +478,43 @@ Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const Q
   return {q, k};
 }
 
+namespace {
+
+// Attention of some rows; all others are as if they saw nothing.
+void attention_of(const AttentionShape& s, const AttentionPacked& in, std::span<const uint32_t> asked,
+                  Mat<float> o, float* lse, Par par) {
+  std::fill_n(o.data, o.count(), 0.0f);
+  if (lse) std::fill_n(lse, o.rows * s.heads, -HUGE_VALF);
+  std::vector<KvSegment> kv(asked.size());
+  std::vector<AttentionSeq> seqs;
+  for (size_t i = 0, seq = 0; i < asked.size(); ++i) {
+    while (in.offsets[seq + 1] <= asked[i]) ++seq;
+    const uint32_t first = in.offsets[seq], position = asked[i] - first;
+    kv[i] = {in.k.row(first), in.v.row(first), position + 1, 0, in.k.stride, in.v.stride};
+    seqs.push_back({.begin = asked[i], .count = 1, .first = position, .kv = {&kv[i], 1}});
+  }
+  attention_fwd(s, in.q, seqs, o, lse, par);
+}
+
+}  // namespace
+
 Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape,
-              float p) {
+              float p, std::span<const uint32_t> asked) {
   const OpTimer timer(e.profile(), "attention", false);
   AttentionShape s = shape;
   if (p > 0 && e.dropout_rng()) s.drop = {p, e.dropout_rng()->block(e.next_dropout_site(), 0)[0]};
   const AttentionPacked in{.q = q.v, .k = k.v, .v = v.v, .offsets = offsets};
   const Var o = e.result(q.v.rows, s.heads * s.dv);
   float* lse = e.recording() ? e.arena().take<float>(q.v.rows * s.heads).data() : nullptr;
-  const Arena::Mark mark = e.arena().mark();
-  attention_packed_fwd(s, in, o.v, lse, e.par(),
-                       e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
-  e.arena().release(mark);
+  if (asked.empty()) {
+    const Arena::Mark mark = e.arena().mark();
+    attention_packed_fwd(s, in, o.v, lse, e.par(),
+                         e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
+    e.arena().release(mark);
+  } else {
+    check(!e.exact() && s.drop.p == 0, "attention: the reference and dropout give every row");
+    attention_of(s, in, asked, o.v, lse, e.par());
+  }
   if (Exact* exact = e.exact()) exact->attention_packed_fwd(s, in, o.v);
   if (e.recording())
     e.tape().record("attention", o.slot, [e, s, in, q, k, v, o, lse] {

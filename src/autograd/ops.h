@@ -175,9 +175,9 @@ struct Qk {
 Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const QkOptions& options);
 
 // Causal softmax attention of packed sequences, each sequence by itself; a share p of the weights dropped in
-// training.
+// training. With `asked`, rows in order, the others are zeros and send nothing back.
 Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape,
-              float p = 0);
+              float p = 0, std::span<const uint32_t> asked = {});
 
 // Sum over rows of weight * cross-entropy(x W^T, target). Rows are processed in blocks, so that all logits
 // never exist at once. When recording, the gradients are computed in the same pass: `weights` already holds

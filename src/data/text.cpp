@@ -129,11 +129,12 @@ TextSource::TextSource(Content content, std::string name, const TextOptions& opt
                        .hex()) {}
 
 std::string TextSource::describe() const {
-  const std::string unit = tokenizer_.empty() ? "bytes"
-                                              : fmt::format("of {} different tokens, {:.2f} bytes each,",
-                                                            vocab_size_, bytes_per_token_);
-  return fmt::format("{}: {} {} to train on ({} sequences of {} tokens per epoch), {} held out", name_,
-                     train_, unit, windows_, window_ - 1, tokens() - train_);
+  return fmt::format(
+      "{}: {} {} to train on ({} sequences of {} tokens per epoch), {} held out{}", name_, train_,
+      tokenizer_.empty() ? "bytes" : "tokens", windows_, window_ - 1, tokens() - train_,
+      tokenizer_.empty()
+          ? ""
+          : fmt::format("; a vocabulary of {}, {:.2f} bytes per token", vocab_size_, bytes_per_token_));
 }
 
 Status TextSource::save_companions(const std::string& dir) const {

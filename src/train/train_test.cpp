@@ -203,9 +203,9 @@ TEST(Gradient, IsExactWhereFewTokensAsk) {
     if (s == 4 && targets.size() > 2) targets[1] = 5;  // a convolution sees one token before it
     batch.append(all.tokens_of(s), targets);
   }
-  for (const char* arch : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+  for (const char* arch : {"transformer", "hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
     for (const char* conv : {"pattern.*.mixer.conv=0", "pattern.*.mixer.conv=4"}) {
-      const auto model = make(small(arch, {conv, "pattern.*.mixer.window=3"}), 17, arch);
+      const auto model = make(small(arch, {conv, "pattern.*.mixer.window=5"}), 17, arch);
       enlarge(*model);
       ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
       const CheckRow r = exact.gradient(exact.f32_gradient());
