@@ -107,7 +107,8 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                std::span<float* const> states, std::span<const StateCut> cuts) {
   const OpTimer timer(e.profile(), "short conv", false);
   check_states(e, states);
-  const size_t width = e.weight(w).cols;
+  const size_t width = e.weight(w).cols, first = o.first * width;
+  check(first == 0 || states.empty(), "short_conv: a part of the channels with states");
   const Var y = e.result(x.v.rows, x.v.cols);
   if (!states.empty() && single_tokens(offsets)) {
     short_conv_step({.x = x.v,
@@ -120,8 +121,6 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
                     y.v, e.par());
     return y;
   }
-  const size_t first = o.first * width;
-  check(first == 0 || states.empty(), "short_conv: a part of the channels with states");
   const auto inputs = [&](Mat<const float> rows, std::span<const uint32_t> bounds, const float* state) {
     return ShortConvIn{.x = rows,
                        .w = e.weight(w).data + first,
