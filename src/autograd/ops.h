@@ -100,8 +100,8 @@ Var gated(Exec& e, Var u, Var g, Gate gate);
 // [g | beta]: log-decay and write strength of Gated DeltaNet, see kernels/delta_gates.
 Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max);
 
-// Depthwise causal convolution with w: [width of x or more, taps], then silu, then heads of l2_dim scaled to length
-// one in the first l2_channels. States: [width of x, taps - 1].
+// Depthwise causal convolution with w: [width of x or more, taps], then silu, then heads of l2_dim scaled to
+// length one in the first l2_channels. States: [width of x, taps - 1].
 struct ConvOptions {
   bool silu = false;
   size_t l2_dim = 0, l2_channels = 0;

@@ -1,6 +1,6 @@
-// Runs the trials of an experiment one after the other, each in its own run folder, all of them with the first
-// seed before any with the second; what is done is not done again, and an interrupted trial goes on where it
-// stopped.
+// Runs the trials of an experiment one after the other, each in its own run folder, all of them with the
+// first seed before any with the second; what is done is not done again, and an interrupted trial goes on
+// where it stopped.
 //
 //   LAB/hqlt-table3-quick/trials/ID/...     run folders
 //   LAB/hqlt-table3-quick/report.html, result.json

@@ -48,8 +48,8 @@ struct TrainOptions {
       "reachability, state-recall)");
     v("--text", text, "train on a text file; @shakespeare is one that comes with the program");
     v("--tokenizer", tokenizer,
-      "folder or file of the text's tokenizer, which goes along with the model (`braid tokenizer train` makes "
-      "one); else a token for each byte");
+      "folder or file of the text's tokenizer, which goes along with the model (`braid tokenizer train` "
+      "makes one); else a token for each byte");
     v("--length", length, "tokens per sequence of text");
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");
