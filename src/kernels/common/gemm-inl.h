@@ -8,9 +8,9 @@
 // B: [k, n], C: [m, n]; any m, n, k >= 0 (k = 0 gives zeros). Nothing outside the operands is read or
 // written. For A B^T call transpose() on B first.
 //
-// No packing and no blocking for caches: columns are walked in panels of two vectors, so the k x panel piece
-// of B should fit L1 and all of A L2. Row strides that are a multiple of 4 KiB map a panel of B to one cache
-// set; callers with such operands copy them first.
+// No packing and no blocking for caches: columns are walked in panels of two vectors, with AVX-512 of four,
+// so the k x panel piece of B should fit L1 and all of A L2. Row strides that are a multiple of 4 KiB map a
+// panel of B to one cache set; callers with such operands copy them first.
 #if defined(BRAID_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRAID_GEMM_INL_H_
 #undef BRAID_GEMM_INL_H_
@@ -36,11 +36,19 @@ namespace HWY_NAMESPACE {
 constexpr size_t kGemmVecs = 2;
 #if HWY_TARGET <= HWY_AVX3
 constexpr size_t kGemmRows = 8;  // 16 + 2 + 1 of 32 registers; more rows gain nothing and cost compile time
+// Where there are columns enough, 6 rows x four vectors: 24 + 4 + 1 registers, and 10 loads for 24 products
+// where 8 x 2 has 10 for 16. (One core of Ice Lake, B in L1: 170 GFLOP/s of 175, with 8 x 2 and 12 x 2 145.)
+constexpr size_t kGemmWideRows = 6;
 #elif HWY_TARGET <= HWY_AVX2
-constexpr size_t kGemmRows = 6;  // 12 + 2 + 1 of 16 registers
+constexpr size_t kGemmRows = 6;      // 12 + 2 + 1 of 16 registers
+constexpr size_t kGemmWideRows = 0;  // never
 #else
 constexpr size_t kGemmRows = 4;  // without FMA each product needs a register
+constexpr size_t kGemmWideRows = 0;
 #endif
+constexpr size_t kGemmWideVecs = kGemmWideRows ? 4 : kGemmVecs;  // vectors of columns in a panel, at most
+constexpr size_t kGemmStrip =
+    kGemmWideRows ? kGemmWideRows : kGemmRows;  // rows of C in a packed strip of A^T
 // With one vector of columns and fewer than 8 rows a second set of accumulators takes every other k. Where a
 // vector is as long as a chunk it must not: whether a chunk's columns are the first or the second half of a
 // panel depends on where a pass ends, and must change no bit.
@@ -59,7 +67,7 @@ struct GemmArgs {
   Into into;
   const float* keep = nullptr;  // of each row of C, for what is added to
   const float* from = nullptr;  // what is added to, if it is not C
-  size_t strip = 0;  // A^T packed in strips of kGemmRows rows of C, this far apart; 0: one matrix [k, m]
+  size_t strip = 0;  // A^T packed in strips of kGemmStrip rows of C, this far apart; 0: one matrix [k, m]
 };
 
 // The first n < Lanes(d) numbers at p, then zeros.
@@ -98,76 +106,87 @@ struct Pairs {
 };
 #endif
 
-enum class GemmCols { kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of a vector
+enum class GemmCols { kFourVectors, kTwoVectors, kOneVector, kTail };  // tail: the first `width` lanes of one
+constexpr size_t gemm_vectors(GemmCols cols) {
+  return cols == GemmCols::kFourVectors ? 4 : cols == GemmCols::kTwoVectors ? 2 : 1;
+}
+// Rows of a tile, at most.
+constexpr size_t gemm_rows(GemmCols cols) {
+  return cols == GemmCols::kFourVectors ? kGemmWideRows : kGemmRows;
+}
 
 // `groups` tiles of kRows rows below each other.
 template <class Terms, size_t kRows, bool kTransA, GemmCols kCols>
 HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
   const Full d;
-  const GemmArgs g = args;  // a copy stays in registers, whatever is stored
-  const size_t lanes = hn::Lanes(d), lda = g.lda, ldb = g.ldb;
-  constexpr bool kTwo = kCols == GemmCols::kTwoVectors;
+  // What the loops over k need is copied; the rest is read again for every tile, as those loops need all
+  // registers.
+  const struct {
+    size_t k, lda, ldb, ldc, strip;
+    const float *a, *b;
+    float* c;
+  } g{args.k, args.lda, args.ldb, args.ldc, args.strip, args.a, args.b, args.c};
+  const size_t lanes = hn::Lanes(d);
+  constexpr size_t V = gemm_vectors(kCols);
+  constexpr bool kSplit = V == 1 && kGemmSplitSums;
   const auto load = [&](const float* p) {
     if constexpr (kCols == GemmCols::kTail)
       return load_first(d, p, width);
     else
       return hn::LoadU(d, p);
   };
-  const VFull alpha = hn::Set(d, g.alpha);
   for (; groups > 0; --groups, row += kRows) {
-    VFull acc0[kRows], acc1[kRows];
+    VFull acc[kRows][kSplit ? 2 : V];
     HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
-    const float* a = g.a + (!kTransA ? row * lda : g.strip ? row / kRows * g.strip : row);
+    for (size_t r = 0; r < kRows; ++r)
+      for (VFull& sum : acc[r]) sum = hn::Zero(d);
+    const float* a = g.a + (!kTransA ? row * g.lda : g.strip ? row / kRows * g.strip : row);
     const float* b = g.b + col;
-    const auto at = [&](size_t r) { return hn::Set(d, kTransA ? a[r] : a[r * lda]); };
-    const auto next = [&] { a += kTransA ? lda : 1, b += ldb; };
+    const auto at = [&](size_t r) { return hn::Set(d, kTransA ? a[r] : a[r * g.lda]); };
+    const auto next = [&] { a += kTransA ? g.lda : 1, b += g.ldb; };
     size_t k = g.k;
     const size_t first = row * g.ldc + col;
     // C often lies in L3, and the end of a long sum is too late to ask for it.
-    if (kTwo && k >= kGemmFar)
+    if (V > 1 && k >= kGemmFar)
       for (size_t r = 0; r < kRows; ++r)
-        hwy::Prefetch(g.c + first + r * g.ldc), hwy::Prefetch(g.c + first + r * g.ldc + lanes);
-    if constexpr (kTwo) {
+        for (size_t v = 0; v < V; ++v) hwy::Prefetch(g.c + first + r * g.ldc + v * lanes);
+    if constexpr (!kSplit) {
       for (; k > 0; --k, next()) {
-        const VFull b0 = load(b), b1 = load(b + lanes);
+        VFull x[V];
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < V; ++v) x[v] = load(b + v * lanes);
         HWY_UNROLL(8)
         for (size_t r = 0; r < kRows; ++r) {
-          const VFull x = at(r);
-          acc0[r] = Terms::add(x, b0, acc0[r]);
-          acc1[r] = Terms::add(x, b1, acc1[r]);
+          const VFull y = at(r);
+          HWY_UNROLL(4)
+          for (size_t v = 0; v < V; ++v) acc[r][v] = Terms::add(y, x[v], acc[r][v]);
         }
-      }
-    } else if constexpr (!kGemmSplitSums) {
-      for (; k > 0; --k, next()) {
-        const VFull b0 = load(b);
-        HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
       }
     } else {
       for (; k > 1; k -= 2) {
         const VFull b0 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
+        for (size_t r = 0; r < kRows; ++r) acc[r][0] = Terms::add(at(r), b0, acc[r][0]);
         next();
         const VFull b1 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc1[r] = Terms::add(at(r), b1, acc1[r]);
+        for (size_t r = 0; r < kRows; ++r) acc[r][1] = Terms::add(at(r), b1, acc[r][1]);
         next();
       }
       if (k > 0) {
         const VFull b0 = load(b);
         HWY_UNROLL(8)
-        for (size_t r = 0; r < kRows; ++r) acc0[r] = Terms::add(at(r), b0, acc0[r]);
+        for (size_t r = 0; r < kRows; ++r) acc[r][0] = Terms::add(at(r), b0, acc[r][0]);
       }
       HWY_UNROLL(8)
-      for (size_t r = 0; r < kRows; ++r) acc0[r] = hn::Add(acc0[r], acc1[r]);
+      for (size_t r = 0; r < kRows; ++r) acc[r][0] = hn::Add(acc[r][0], acc[r][1]);
     }
     float* c = g.c + first;
-    const float* from = g.from ? g.from + first : c;
+    const float* from = args.from ? args.from + first : c;
+    const VFull alpha = hn::Set(d, args.alpha);
     const auto put = [&](VFull sum, size_t r, size_t at) {
-      VFull old = g.into == Into::kAdd ? load(from + at) : hn::Zero(d);
-      if (g.keep) old = hn::Mul(old, hn::Set(d, g.keep[row + r]));
+      VFull old = args.into == Into::kAdd ? load(from + at) : hn::Zero(d);
+      if (args.keep) old = hn::Mul(old, hn::Set(d, args.keep[row + r]));
       float* to = c + at;
       if constexpr (kCols == GemmCols::kTail)
         store_first(hn::MulAdd(sum, alpha, old), d, to, width);
@@ -176,8 +195,8 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
     };
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
-      put(acc0[r], r, r * g.ldc);
-      if constexpr (kTwo) put(acc1[r], r, r * g.ldc + lanes);
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < V; ++v) put(acc[r][v], r, r * g.ldc + v * lanes);
     }
   }
 }
@@ -193,8 +212,10 @@ constexpr std::array<GemmStrip, sizeof...(rows)> gemm_strips(std::index_sequence
 // 10 x 6 + 4, and 4 rows would leave the FMA ports waiting.
 template <class Terms, bool kTransA, GemmCols kCols>
 HWY_INLINE void gemm_panel(const GemmArgs& g, size_t m, size_t col, size_t width) {
-  static constexpr auto kStrips = gemm_strips<Terms, kTransA, kCols>(std::make_index_sequence<kGemmRows>());
-  const size_t tiles = (m + kGemmRows - 1) / kGemmRows, height = m / tiles, tall = m % tiles;
+  constexpr size_t kMost = gemm_rows(kCols);
+  static constexpr auto kStrips = gemm_strips<Terms, kTransA, kCols>(std::make_index_sequence<kMost>());
+  const size_t most = g.strip ? kGemmStrip : kMost;
+  const size_t tiles = (m + most - 1) / most, height = m / tiles, tall = m % tiles;
   if (tall) kStrips[height](g, 0, tall, col, width);
   kStrips[height - 1](g, tall * (height + 1), tiles - tall, col, width);
 }
@@ -204,6 +225,9 @@ HWY_INLINE void gemm(size_t m, size_t n, const GemmArgs& g) {
   if (m == 0) return;
   const size_t lanes = hn::Lanes(Full());
   size_t col = 0;
+  if constexpr (kGemmWideRows > 0)
+    for (; col + kGemmWideVecs * lanes <= n; col += kGemmWideVecs * lanes)
+      gemm_panel<Terms, kTransA, GemmCols::kFourVectors>(g, m, col, 0);
   for (; col + 2 * lanes <= n; col += 2 * lanes)
     gemm_panel<Terms, kTransA, GemmCols::kTwoVectors>(g, m, col, 0);
   if (col + lanes <= n) {

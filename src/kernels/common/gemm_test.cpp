@@ -58,7 +58,7 @@ void check_product(bool trans_a, Into into, float alpha, size_t m, size_t n, siz
 
 void check_products() {
   for (const size_t m : {0, 1, 2, 5, 6, 7, 13, 25, 64})
-    for (const size_t n : {1, 3, 4, 7, 8, 12, 15, 16, 17, 31, 33, 47, 64})
+    for (const size_t n : {1, 3, 4, 7, 8, 12, 15, 16, 17, 31, 33, 47, 64, 101, 128})
       for (const size_t k : {0, 1, 2, 33})
         for (const bool trans_a : {false, true}) {
           check_product(trans_a, Into::kOverwrite, 1.0f, m, n, k, 0);

@@ -20,7 +20,7 @@ namespace braid {
 namespace {
 
 // Blocks of the f32 product. kDepth x kCols of B (256 KB) and kRows x kDepth of A (96 KB) stay in an L2 of
-// 512 KB; a panel of B two vectors wide stays in L1.
+// 512 KB; a panel of B stays in L1 (16 KB, 32 with AVX-512).
 constexpr size_t kDepth = 128, kCols = 512, kRows = 48;
 
 struct Scratch {
@@ -48,10 +48,13 @@ HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
 
-// A block of B as panels of two vectors: panel p holds columns [p w, (p + 1) w) of all k, one k after the
+// Columns of a panel of B.
+constexpr size_t kPanelWidth = kGemmWideVecs * HWY_LANES(float);
+
+// A block of B as panels: panel p holds columns [p w, (p + 1) w) of all k, one k after the
 // other.
 void pack_b(const MatmulPanel<float>& p, size_t k, size_t depth, size_t col, size_t cols, float* to) {
-  const size_t w = 2 * hn::Lanes(Full());
+  constexpr size_t w = kPanelWidth;
   for (size_t j = 0; j < cols; j += w, to += depth * w) {
     const size_t width = std::min(w, cols - j);
     if (p.form == MatmulForm::kNT) {
@@ -90,8 +93,9 @@ HWY_INLINE void put_row(const bf16* from, size_t n, float* to) {
 }
 
 void pack_b(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t col, size_t cols, float* to) {
-  const size_t w = 2 * hn::Lanes(Full()), pairs = (depth + 1) / 2;
-  HWY_ALIGN float rows[32 * kDepth];
+  constexpr size_t w = kPanelWidth;
+  const size_t pairs = (depth + 1) / 2;
+  HWY_ALIGN float rows[w * kDepth];
   for (size_t j = 0; j < cols; j += w, to += pairs * w) {
     const size_t width = std::min(w, cols - j);
     if (p.form == MatmulForm::kNT) {
@@ -112,22 +116,24 @@ void pack_a(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t row, size
 }
 
 void pack_at(const MatmulPanel<bf16>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
-  const hn::CappedTag<uint32_t, kGemmRows> du;
+  const hn::CappedTag<uint32_t, 4> du;
   const hn::Rebind<uint16_t, decltype(du)> dh;
   const hn::Rebind<float, decltype(du)> df;
-  for (size_t r = 0; r < rows; r += kGemmRows, to += (depth + 1) / 2 * kGemmRows) {
-    const size_t height = std::min(kGemmRows, rows - r);
+  for (size_t r = 0; r < rows; r += kGemmStrip, to += (depth + 1) / 2 * kGemmStrip) {
+    const size_t height = std::min(kGemmStrip, rows - r);
     const bf16* from = p.a + k * p.a_stride + row + r;
     for (size_t i = 0; i < depth; i += 2, from += 2 * p.a_stride) {
       const bf16* next = i + 1 < depth ? from + p.a_stride : nullptr;
-      float* pairs = to + i / 2 * kGemmRows;
-      if (height < kGemmRows || !next) {
+      float* pairs = to + i / 2 * kGemmStrip;
+      if (height < kGemmStrip || !next) {
         put_pairs(from, next, height, pairs);
         continue;
       }
-      const auto low = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(from))),
-                 high = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(next)));
-      hn::StoreU(hn::BitCast(df, hn::Or(low, hn::ShiftLeft<16>(high))), df, pairs);
+      for (const size_t x : {size_t{0}, kGemmStrip - 4}) {  // two blocks of four that may overlap
+        const auto low = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(from + x))),
+                   high = hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(next + x)));
+        hn::StoreU(hn::BitCast(df, hn::Or(low, hn::ShiftLeft<16>(high))), df, pairs + x);
+      }
     }
   }
 }
@@ -142,20 +148,18 @@ void pack_a(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, siz
   }
 }
 
-// A block of A^T as strips of kGemmRows rows of C: what a register tile broadcasts lies side by side.
+// A block of A^T as strips of kGemmStrip rows of C: what a register tile broadcasts lies side by side. A row of
+// A is read as a whole: rows a power of two apart would push each other out of L1 between two strips.
 void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
-  for (size_t r = 0; r < rows; r += kGemmRows, to += depth * kGemmRows) {
-    const size_t height = std::min(kGemmRows, rows - r);
-    const float* from = p.a + k * p.a_stride + row + r;
-    if (height == kGemmRows) {  // two blocks of four that may overlap
-      const hn::CappedTag<float, 4> d4;
-      for (size_t i = 0; i < depth; ++i)
-        for (const size_t x : {size_t{0}, kGemmRows - 4})
-          hn::StoreU(hn::LoadU(d4, from + i * p.a_stride + x), d4, to + i * kGemmRows + x);
-      continue;
-    }
-    for (size_t i = 0; i < depth; ++i)
-      for (size_t x = 0; x < height; ++x) to[i * kGemmRows + x] = from[i * p.a_stride + x];
+  const hn::CappedTag<float, 4> d4;
+  const size_t whole = rows / kGemmStrip * kGemmStrip;
+  for (size_t i = 0; i < depth; ++i) {
+    const float* from = p.a + (k + i) * p.a_stride + row;
+    float* strip = to + i * kGemmStrip;
+    for (size_t r = 0; r < whole; r += kGemmStrip, strip += depth * kGemmStrip)
+      for (const size_t x : {size_t{0}, kGemmStrip - 4})  // two blocks of four that may overlap
+        hn::StoreU(hn::LoadU(d4, from + r + x), d4, strip + x);
+    for (size_t r = whole; r < rows; ++r) strip[r - whole] = from[r];
   }
 }
 
@@ -180,7 +184,7 @@ template <class T, class Terms>
 void panel_of(const MatmulPanel<T>& p) {
   constexpr size_t kPerLane = sizeof(float) / sizeof(T);
   Scratch& s = scratch();
-  const size_t w = 2 * hn::Lanes(Full());
+  constexpr size_t w = kPanelWidth;
   const bool transposed = p.form == MatmulForm::kTN;
   for (size_t k = 0; k < p.k || k == 0; k += kPerLane * kDepth) {
     const size_t numbers = std::min(kPerLane * kDepth, p.k - k), depth = (numbers + kPerLane - 1) / kPerLane;
@@ -208,9 +212,9 @@ void panel_of(const MatmulPanel<T>& p) {
             gemm<false, Terms>(rows, width, {depth, a, depth, b, w, c, p.c_stride, 1.0f, into});
             continue;
           }
-          const size_t whole = rows / kGemmRows * kGemmRows;
-          GemmArgs g{depth, a, kGemmRows, b, w, c, p.c_stride, 1.0f, into};
-          g.strip = depth * kGemmRows;
+          const size_t whole = rows / kGemmStrip * kGemmStrip;
+          GemmArgs g{depth, a, kGemmStrip, b, w, c, p.c_stride, 1.0f, into};
+          g.strip = depth * kGemmStrip;
           gemm<true, Terms>(whole, width, g);
           g.a += whole * depth, g.c += whole * p.c_stride;
           gemm<true, Terms>(rows - whole, width, g);
@@ -225,7 +229,7 @@ void panel(const MatmulPanel<float>& p) { panel_of<float, Numbers>(p); }
 void pairs_panel(const MatmulPanel<bf16>& p) { panel_of<bf16, Pairs>(p); }
 #endif
 
-size_t packed_width() { return 2 * hn::Lanes(Full()); }
+size_t packed_width() { return kPanelWidth; }
 
 // All of B for panel(): the blocks of kDepth lanes one after the other, each in panels over all columns.
 template <class T>
