@@ -16,6 +16,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/attention/narrow-inl.h"
 #include "kernels/common/gemm-inl.h"
 #include "kernels/common/simd-inl.h"
 
@@ -57,7 +58,7 @@ namespace {
 // Scores are kept transposed, [keys, columns]: then the maximum and sum of a softmax run down the lanes, only
 // the queries (once per block) and never the keys are transposed, and all products are NN or TN. A panel is
 // two vectors of columns, the width of the register tile.
-constexpr size_t kLanes = HWY_LANES(float), kPanel = kGemmVecs * kLanes;
+constexpr size_t kPanel = kGemmVecs * kLanes;
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -664,7 +665,7 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
 
 }  // namespace
 
-constexpr AttentionFns kFns{fwd, bwd};
+constexpr AttentionFns kFns{fwd, bwd, is_narrow, narrow_fwd, narrow_bwd};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace braid
@@ -714,7 +715,8 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
   scatter(dv, grad.dv, row, n, kv_head * s.dv, s.dv);
 }
 
-constexpr AttentionFns kRefFns{ref_fwd, ref_bwd};
+constexpr AttentionFns kRefFns{ref_fwd, ref_bwd, [](const AttentionShape&) { return false; }, ref_fwd,
+                               ref_bwd};
 
 const AttentionFns& fns_for(const AttentionShape& s) {
   check(s.window == 0 || s.chunk == 0, "attention: window and chunk exclude each other");
@@ -787,18 +789,19 @@ void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<co
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
                           Par par, std::span<float> scratch) {
   const AttentionFns& f = fns_for(shape);
+  const bool narrow = f.is_narrow(shape);
   const auto count = [&](size_t s) { return in.offsets[s + 1] - in.offsets[s]; };
   const size_t threads = static_cast<size_t>(par.threads()), each = fwd_scratch_per_thread(shape, in.offsets);
   check(scratch.empty() || scratch.size() >= each * threads, "attention_packed_fwd: scratch too small");
   // Whole heads need copies of their keys only once, but are many only if the threads then share them evenly.
   const bool whole =
-      each > 0 && !scratch.empty() && (threads == 1 || in.seqs() * shape.kv_heads >= 4 * threads);
+      !narrow && each > 0 && !scratch.empty() && (threads == 1 || in.seqs() * shape.kv_heads >= 4 * threads);
   const auto run = [&](size_t worker, size_t s, size_t kv_head, size_t begin, size_t end) {
     const size_t row = in.offsets[s];
     const KvSegment all{in.k.row(row), in.v.row(row), count(s), 0, in.k.stride, in.v.stride};
     const bool copies = whole && end - begin > attention_block(shape);
-    f.fwd(shape, in.q, {row, count(s), 0, {&all, 1}}, kv_head, begin, end, o, lse,
-          copies ? scratch.data() + worker * each : nullptr);
+    (narrow ? f.narrow_fwd : f.fwd)(shape, in.q, {row, count(s), 0, {&all, 1}}, kv_head, begin, end, o, lse,
+                                    copies ? scratch.data() + worker * each : nullptr);
   };
   for_blocks(shape, in.seqs(), count, whole, par, run);
 }
@@ -819,9 +822,9 @@ void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in
   const size_t each = bwd_scratch_per_thread(shape, in.offsets);
   check(scratch.size() >= each * static_cast<size_t>(par.threads()),
         "attention_packed_bwd: scratch too small");
+  const auto bwd = f.is_narrow(shape) ? f.narrow_bwd : f.bwd;
   take_turns(total, step, par, [&](size_t i, size_t worker) {
-    f.bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads,
-          scratch.data() + worker * each);
+    bwd(shape, in, saved, dout, grad, i / shape.kv_heads, i % shape.kv_heads, scratch.data() + worker * each);
   });
 }
 

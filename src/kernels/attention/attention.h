@@ -89,6 +89,10 @@ struct AttentionFns {
   // Sequence s of the batch, one kv head.
   void (*bwd)(const AttentionShape&, const AttentionPacked&, const AttentionSaved&, Mat<const float> dout,
               const AttentionGrad&, size_t s, size_t kv_head, float* scratch);
+  // The same for packed sequences, without scratch, of the shapes that is_narrow() takes: small windows.
+  bool (*is_narrow)(const AttentionShape&);
+  decltype(fwd) narrow_fwd;
+  decltype(bwd) narrow_bwd;
 };
 size_t attention_block(const AttentionShape& shape);
 Impls<AttentionFns>& attention_impls();

@@ -20,7 +20,8 @@ struct Case {
 };
 
 // Lengths around the vectors, panels and tiles (8, 16, 64, 128), heads that are no multiple of a vector, and
-// windows and chunks that end inside, at and beyond a tile.
+// windows and chunks that end inside, at and beyond a tile. Small windows have a form of their own, in groups
+// of 4 and blocks of 64 queries.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {{1}, 1, 1, 8, 8, 0, 0.35f},
@@ -45,6 +46,16 @@ const std::vector<Case>& cases() {
       {{200}, 1, 1, 200, 130, 0, 0.07f},
       {{90}, 2, 1, 512, 500, 40, 0.04f},
       {{300}, 3, 1, 16, 16, 0, 0.25f},
+      {{3, 40, 21, 0, 12, 1, 35, 17}, 4, 4, 32, 32, 8, 0.18f},
+      {{65}, 2, 2, 32, 32, 1, 0.18f},
+      {{1, 2, 66}, 2, 1, 64, 64, 2, 0.125f},
+      {{6, 7, 8, 130}, 2, 2, 16, 64, 7, 0.25f},
+      {{5, 64}, 4, 1, 8, 8, 8, 0.35f},
+      {{15, 129}, 4, 2, 64, 16, 16, 0.125f},
+      {{70}, 2, 2, 20, 20, 16, 0.22f},
+      {{200}, 3, 1, 48, 112, 10, 0.15f},
+      {{31, 100}, 1, 1, 16, 128, 32, 0.25f},
+      {{70}, 1, 1, 32, 32, 8, 3.0f},
       {{1}, 4, 1, 8, 8, 0, 0.35f, 0, {0.3f, 5}},
       {{0, 70, 0, 2, 129}, 6, 2, 12, 36, 33, 0.3f, 0, {0.1f, 6}},
       {{300}, 3, 1, 16, 16, 0, 0.25f, 0, {0.5f, 7}},
@@ -287,6 +298,7 @@ void bench_step(size_t seqs, size_t tokens, size_t heads, size_t kv_heads, size_
 std::vector<BenchCase> attention_bench() {
   std::vector<BenchCase> out;
   bench_shape({"1024xT40 h4 d32", 1024, 40, 4, 32, 0}, out);
+  bench_shape({"64xT21 h4 d32 window 8", 64, 21, 4, 32, 8}, out);
   bench_shape({"T2048 h16 d128", 1, 2048, 16, 128, 0}, out);
   bench_shape({"T2048 h16 d128 window 64", 1, 2048, 16, 128, 64}, out);
   bench_shape({"T2048 h16 d128 chunk 64", 1, 2048, 16, 128, 0, 64}, out);

@@ -68,17 +68,22 @@ TEST(Attention, EveryImplementationEqualsTheReference) {
 struct Batch {
   AttentionShape shape{4, 2, 24, 32, 20, 0.2f};
   std::vector<uint32_t> offsets{0, 100, 100, 101, 160, 460};
-  size_t rows = 460, qw = 96, kw = 48, vw = 64, ow = 128;
+  size_t rows = 460, qw = shape.heads * shape.dk, kw = shape.kv_heads * shape.dk,
+         vw = shape.kv_heads * shape.dv, ow = shape.heads * shape.dv;
   std::vector<float> q = random_vector(rows * qw, 1), k = random_vector(rows * kw, 2),
                      v = random_vector(rows * vw, 3), dout = random_vector(rows * ow, 4);
 
-  // o, dq, dk, dv behind each other.
-  std::vector<float> run(Par par, bool copies = true) const {
+  // o, dq, dk, dv behind each other. unasked: rows that are as if they saw nothing.
+  std::vector<float> run(Par par, bool copies = true, std::span<const size_t> unasked = {}) const {
     std::vector<float> out(rows * (ow + qw + kw + vw), NAN), lse(rows * shape.heads, NAN);
     float *o = out.data(), *dq = o + rows * ow, *dk = dq + rows * qw, *dv = dk + rows * kw;
     const AttentionPacked in{{q.data(), rows, qw}, {k.data(), rows, kw}, {v.data(), rows, vw}, offsets};
     std::vector<float> scratch(copies ? attention_fwd_scratch(shape, offsets, par) : 0, NAN);
     attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par, scratch);
+    for (const size_t i : unasked) {
+      std::fill_n(o + i * ow, ow, 0.0f);
+      std::fill_n(&lse[i * shape.heads], shape.heads, -HUGE_VALF);
+    }
     scratch.assign(attention_bwd_scratch(shape, offsets, par), NAN);
     attention_packed_bwd(shape, in, {{o, rows, ow}, lse.data()}, {dout.data(), rows, ow},
                          {{dq, rows, qw}, {dk, rows, kw}, {dv, rows, vw}}, scratch, par);
@@ -87,10 +92,12 @@ struct Batch {
 };
 
 TEST(Attention, ThreadsDoNotChangeABit) {
-  const Batch b;
   ThreadPool pool(3);
-  const std::vector<float> alone = b.run({});
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+  // The second with a small window, and groups of 3: tasks begin at any head of a group.
+  for (const Batch& b : {Batch(), Batch{{6, 2, 16, 32, 10, 0.2f}}}) {
+    const std::vector<float> alone = b.run({});
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(alone, b.run(Par(pool)));
+  }
 }
 
 TEST(Attention, CopiedKeysDoNotChangeABit) {
@@ -113,6 +120,31 @@ TEST(Attention, QueriesThatNobodyUsedSendNothingBack) {
     const Diff d = compare<float, float>(b.run({}), want);
     EXPECT_TRUE(within(d, kTolF32Grad)) << row.name << " rms " << d.rms << " max " << d.max;
   }
+  attention_impls().unforce();
+}
+
+// Small windows, which have a form of their own: every window with every size of head and group, sequences
+// shorter and longer than it, and queries that nobody used or asked.
+TEST(Attention, SmallWindowsEqualTheReference) {
+  const size_t unasked[] = {0, 1, 2, 7, 30, 99, 101, 102, 200};
+  for (const size_t window : {1, 2, 3, 7, 8, 16, 32})
+    for (const size_t d : {8, 16, 20, 32, 64, 80})
+      for (const size_t kv_heads : {4, 2, 1}) {
+        Batch b{
+            {4, kv_heads, d, d == 64 ? 32 : d, window, 0.2f}, {0, 3, 3, 10, 26, 43, 44, 109, 174, 240}, 240};
+        std::fill_n(&b.dout[10 * b.ow], 13 * b.ow, 0.0f);   // of the fourth sequence
+        std::fill_n(&b.dout[44 * b.ow], 65 * b.ow, 0.0f);   // all of the seventh
+        std::fill_n(&b.dout[109 * b.ow], 64 * b.ow, 0.0f);  // of the eighth all but the last
+        ASSERT_TRUE(attention_impls().force("ref"));
+        const std::vector<float> want = b.run({}, true, unasked);
+        for (const ImplTable::Row& row : attention_impls().rows()) {
+          if (!attention_impls().force(row.name)) continue;
+          const Diff diff = compare<float, float>(b.run({}, true, unasked), want);
+          EXPECT_TRUE(within(diff, kTolF32Grad))
+              << row.name << " window " << window << " d " << d << " kv heads " << kv_heads << " rms "
+              << diff.rms << " max " << diff.max;
+        }
+      }
   attention_impls().unforce();
 }
 
@@ -155,6 +187,12 @@ TEST(Attention, NothingVisibleGivesZeros) {
       expect_zeros(unseen, 16);
       std::fill(k.begin(), k.end(), -HUGE_VALF);
       expect_zeros(plain, 0);
+      const uint32_t offsets[] = {0, static_cast<uint32_t>(count)};
+      attention_packed_fwd({1, 1, d, d, 8, 1.0f},
+                           {{q.data(), count, d}, {k.data(), count, d}, {v.data(), count, d}, offsets},
+                           {o.data(), count, d}, lse.data());
+      for (const float x : o) EXPECT_EQ(x, 0.0f) << row.name;
+      for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << row.name;
     }
   }
   attention_impls().unforce();
@@ -182,13 +220,13 @@ TEST(AttentionDeathTest, WindowAndChunkExcludeEachOther) {
 
 // NaN in an input must come out, so that divergence shows.
 TEST(Attention, NanComesThrough) {
-  for (const size_t count : {1, 40}) {
+  for (const auto& [count, window] : {std::pair<size_t, size_t>{1, 0}, {40, 0}, {1, 8}, {40, 8}}) {
     const size_t d = 16;
     std::vector<float> q(count * d, 1.0f), o(count * d, 0.0f);
     const std::vector<float> k(count * d, 1.0f);
     q[(count - 1) * d] = NAN;
     const uint32_t offsets[] = {0, static_cast<uint32_t>(count)};
-    attention_packed_fwd({1, 1, d, d, 0, 1.0f},
+    attention_packed_fwd({1, 1, d, d, window, 1.0f},
                          {{q.data(), count, d}, {k.data(), count, d}, {k.data(), count, d}, offsets},
                          {o.data(), count, d}, nullptr);
     EXPECT_TRUE(std::isnan(o.back()));

@@ -71,6 +71,34 @@ HWY_INLINE float max_lanes(size_t n, const F& f) {
   return m;
 }
 
+// Sums of R vectors to R numbers.
+template <size_t R>
+HWY_INLINE void store_sums(const VFull (&x)[R], float* to) {
+  const Full d;
+  if constexpr (R == 4) {
+    // A 4 x 4 transpose that adds on the way; then the 128-bit blocks hold shares of the same four sums.
+    const hn::RepartitionToWide<Full> dw;
+    const auto pair = [&](VFull a, VFull b) {
+      return hn::BitCast(dw, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+    };
+    const auto ab = pair(x[0], x[1]), cd = pair(x[2], x[3]);
+    const VFull sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(dw, ab, cd)),
+                               hn::BitCast(d, hn::InterleaveUpper(dw, ab, cd)));
+    const hn::CappedTag<float, 4> d4;
+#if HWY_TARGET <= HWY_AVX3
+    const hn::CappedTag<float, 8> d8;
+    const auto half = hn::Add(hn::LowerHalf(d8, sums), hn::UpperHalf(d8, sums));
+    hn::StoreU(hn::Add(hn::LowerHalf(d4, half), hn::UpperHalf(d4, half)), d4, to);
+#elif HWY_TARGET <= HWY_AVX2
+    hn::StoreU(hn::Add(hn::LowerHalf(d4, sums), hn::UpperHalf(d4, sums)), d4, to);
+#else
+    hn::StoreU(sums, d4, to);
+#endif
+  } else {
+    for (size_t r = 0; r < R; ++r) to[r] = hn::GetLane(hn::SumOfLanes(d, x[r]));
+  }
+}
+
 // 2^n for integers n of either sign, |n| <= 126.
 template <class D, class V>
 HWY_INLINE V pow2(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
