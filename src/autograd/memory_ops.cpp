@@ -233,6 +233,21 @@ FastWeightIn inputs(const FastWeightShape& s, const FastWeightVars& v, std::span
           .s0 = {}};
 }
 
+// Where backward writes.
+struct Gradients {
+  Overwrite dq, dk, dv;
+  std::optional<Overwrite> dg, dbeta;
+  FastWeightGrad grad;
+  Gradients(Tape& t, const FastWeightVars& v)
+      : dq(t, v.q),
+        dk(t, v.k),
+        dv(t, v.v),
+        grad{.dq = dq, .dk = dk, .dv = dv, .dg = {}, .dbeta = {}, .ds0 = {}} {
+    if (v.g.slot >= 0) grad.dg = dg.emplace(t, v.g);
+    if (v.beta.present()) grad.dbeta = dbeta.emplace(t, v.beta);
+  }
+};
+
 // Rows [begin, end) as a sequence of their own.
 FastWeightIn part_of(const FastWeightShape& s, const FastWeightIn& all, size_t begin, size_t end,
                      std::span<const uint32_t> offsets, std::span<const float* const> s0) {
@@ -298,17 +313,33 @@ Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
   if (e.recording())
     e.tape().record("fast weight", o.slot, [e, s, in, v, o, every, emitted] {
       Tape& t = e.tape();
-      const Overwrite dq(t, v.q), dk(t, v.k), dv(t, v.v);
-      std::optional<Overwrite> dg, dbeta;
-      FastWeightGrad grad{.dq = dq, .dk = dk, .dv = dv, .dg = {}, .dbeta = {}, .ds0 = {}};
-      if (v.g.slot >= 0) grad.dg = dg.emplace(t, v.g);
-      if (v.beta.present()) grad.dbeta = dbeta.emplace(t, v.beta);
+      const Gradients to(t, v);
       const std::vector<const float*> kept(emitted.begin(), emitted.end());
       const FastWeightKept from{.every = every, .states = kept};
       const Arena::Mark mark = e.arena().mark();
       const std::span<float> scratch =
           e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, e.par(), from));
-      fast_weight_bwd(s, in, t.grad(o.slot), {}, grad, scratch, e.par(), from);
+      fast_weight_bwd(s, in, t.grad(o.slot), {}, to.grad, scratch, e.par(), from);
+      e.arena().release(mark);
+    });
+  return o;
+}
+
+Var fast_weight_asked(Exec& e, const FastWeightShape& s, const FastWeightVars& v,
+                      std::span<const uint32_t> offsets, std::span<const uint32_t> asked) {
+  const OpTimer timer(e.profile(), "fast weight", false);
+  check(!e.exact(), "fast_weight: the reference reads every row");
+  const FastWeightIn in = inputs(s, v, offsets);
+  const Var o = e.result(asked.size(), s.value_heads * s.dv);
+  fast_weight_asked_fwd(s, in, asked, o.v, e.par());
+  if (e.recording())
+    e.tape().record("fast weight", o.slot, [e, s, in, v, o, asked] {
+      Tape& t = e.tape();
+      const Gradients to(t, v);
+      const Arena::Mark mark = e.arena().mark();
+      fast_weight_asked_bwd(s, in, asked, t.grad(o.slot), to.grad,
+                            e.arena().take<float>(fast_weight_asked_scratch(s, in.offsets, e.par())),
+                            e.par());
       e.arena().release(mark);
     });
   return o;
@@ -381,11 +412,8 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
         Tape& t = e.tape();
         const Mat<float> d = t.grad(o.slot);
         map_fwd({.x = d, .scale = s.scale}, d, e.par());
-        const Overwrite dq(t, v.q), dk(t, v.k), dv(t, v.v);
-        std::optional<Overwrite> dg, dbeta;
-        FastWeightGrad grad{.dq = dq, .dk = dk, .dv = dv, .dg = {}, .dbeta = {}, .ds0 = {}};
-        if (v.g.slot >= 0) grad.dg = dg.emplace(t, v.g);
-        if (v.beta.present()) grad.dbeta = dbeta.emplace(t, v.beta);
+        const Gradients gradients(t, v);
+        const FastWeightGrad& grad = gradients.grad;
         const Arena::Mark mark = e.arena().mark();
         // What the tokens that read a state want of it; nothing of the one after a last, full chunk.
         const std::span<float> dkept = e.arena().take<float>(total * size);
@@ -409,7 +437,7 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
         e.par().tasks(chunks.size() * s.key_heads, [&](size_t i) {
           const Reading& c = chunks[i / s.key_heads];
           const size_t head = i % s.key_heads * group;
-          const Mat<float> to = keys(dq.mat().row_range(c.begin, c.end), head);
+          const Mat<float> to = keys(grad.dq.row_range(c.begin, c.end), head);
           if (c.state == kNoState)
             for (size_t r = 0; r < to.rows; ++r) std::fill_n(to.row(r), to.cols, 0.0f);
           else

@@ -128,6 +128,9 @@ struct FastWeightVars {
 Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
                 std::span<const uint32_t> offsets, std::span<float* const> states = {},
                 std::span<const StateCut> cuts = {});
+// The same where only the rows `asked` read, in order: q and the result have a row for each of them.
+Var fast_weight_asked(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
+                      std::span<const uint32_t> offsets, std::span<const uint32_t> asked);
 // The same memory, but a token reads what was written before its chunk: chunks of `chunk` positions, counted
 // from the start of the sequence. States: [2, value_heads, dk, dv], what is read and what is written.
 Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVars& in, size_t chunk,

@@ -12,6 +12,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/fast_weight/asked-inl.h"
 #include "kernels/fast_weight/chunk-inl.h"
 #include "kernels/fast_weight/recurrent-inl.h"
 
@@ -20,8 +21,8 @@ namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr FastWeightFns kFns{fwd, chunk_fwd<Wide>, chunk_fwd<Narrow>,
-                             bwd, chunk_bwd<Wide>, chunk_bwd<Narrow>};
+constexpr FastWeightFns kFns{
+    fwd, chunk_fwd<Wide>, chunk_fwd<Narrow>, bwd, chunk_bwd<Wide>, chunk_bwd<Narrow>, asked_fwd, asked_bwd};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -117,7 +118,49 @@ void ref_bwd(const FastWeightShape& s, const FastWeightIn& in, Mat<const float> 
   if (s.decay == FastWeightDecay::kChannel) scatter(dg, grad.dg, row, n, head * s.dk, group * s.dk);
 }
 
-constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_fwd, ref_bwd, ref_bwd, ref_bwd};
+// Few rows among as many as there are tokens, the others zeros.
+std::vector<float> among_all(Mat<const float> few, std::span<const uint32_t> asked, size_t tokens) {
+  std::vector<float> all(tokens * few.cols);
+  for (size_t i = 0; i < asked.size(); ++i) std::copy_n(few.row(i), few.cols, &all[asked[i] * few.cols]);
+  return all;
+}
+
+// Columns of the asked rows of one sequence.
+void pick_asked(const std::vector<float>& all, std::span<const uint32_t> asked, const FastWeightIn& in,
+                size_t seq, size_t col, size_t width, Mat<float> few) {
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (asked[i] >= in.offsets[seq] && asked[i] < in.offsets[seq + 1])
+      std::copy_n(&all[asked[i] * few.cols + col], width, few.row(i) + col);
+}
+
+// The definition, with queries of zeros for those that do not ask.
+void ref_asked_fwd(const FastWeightShape& s, const FastWeightIn& in, std::span<const uint32_t> asked,
+                   size_t seq, size_t head, Mat<float> o) {
+  const size_t tokens = in.offsets.back();
+  const std::vector<float> q = among_all(in.q, asked, tokens);
+  std::vector<float> all(tokens * o.cols);
+  FastWeightIn wide = in;
+  wide.q = {q.data(), tokens, in.q.cols};
+  ref_fwd(s, wide, seq, head, 0, s.dv, {all.data(), tokens, o.cols}, nullptr, {}, nullptr);
+  pick_asked(all, asked, in, seq, head * s.dv, s.dv, o);
+}
+
+void ref_asked_bwd(const FastWeightShape& s, const FastWeightIn& in, std::span<const uint32_t> asked,
+                   Mat<const float> dout, const FastWeightGrad& grad, size_t seq, size_t key_head,
+                   float* dg_head, float*) {
+  const size_t tokens = in.offsets.back();
+  const std::vector<float> q = among_all(in.q, asked, tokens), up = among_all(dout, asked, tokens);
+  std::vector<float> dq(tokens * in.q.cols);
+  FastWeightIn wide = in;
+  wide.q = {q.data(), tokens, in.q.cols};
+  FastWeightGrad to = grad;
+  to.dq = {dq.data(), tokens, in.q.cols};
+  ref_bwd(s, wide, {up.data(), tokens, dout.cols}, nullptr, to, seq, key_head, nullptr, dg_head, {}, nullptr);
+  pick_asked(dq, asked, in, seq, key_head * s.dk, s.dk, grad.dq);
+}
+
+constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_fwd,       ref_bwd,
+                                ref_bwd, ref_bwd, ref_asked_fwd, ref_asked_bwd};
 
 const FastWeightFns& fns_for(const FastWeightShape& s) {
   return std::max(s.dk, s.dv) <= kFastWeightMaxDim ? fast_weight_impls().use() : kRefFns;
@@ -167,6 +210,15 @@ size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint
 // Shares of dg, one per sequence and head, behind the threads' scratch.
 size_t dg_shares(const FastWeightShape& shape, size_t seqs) {
   return shape.decay == FastWeightDecay::kHead ? seqs * shape.value_heads : 0;
+}
+
+void add_dg_shares(const FastWeightShape& shape, size_t seqs, const float* shares, Mat<float> dg) {
+  if (shape.decay != FastWeightDecay::kHead || !dg.data) return;
+  for (size_t h = 0; h < shape.value_heads; ++h) {
+    double sum = 0;
+    for (size_t s = 0; s < seqs; ++s) sum += static_cast<double>(shares[s * shape.value_heads + h]);
+    dg.row(0)[h] = static_cast<float>(sum);
+  }
 }
 
 }  // namespace
@@ -276,12 +328,50 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
                                                         shares + s * shape.value_heads, marks,
                                                         scratch.data() + worker * each);
   });
-  if (shape.decay == FastWeightDecay::kHead && grad.dg.data)
-    for (size_t h = 0; h < shape.value_heads; ++h) {
-      double sum = 0;
-      for (size_t s = 0; s < in.seqs(); ++s) sum += static_cast<double>(shares[s * shape.value_heads + h]);
-      grad.dg.row(0)[h] = static_cast<float>(sum);
-    }
+  add_dg_shares(shape, in.seqs(), shares, grad.dg);
+}
+
+namespace {
+
+size_t asked_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets) {
+  return (longest_sequence(offsets) * (shape.dk + 1) + 15) / 16 * 16;
+}
+
+}  // namespace
+
+void fast_weight_asked_fwd(const FastWeightShape& shape, const FastWeightIn& in,
+                           std::span<const uint32_t> asked, Mat<float> o, Par par) {
+  check(in.s0.empty() && !in.q_bf16.data && in.q.rows == asked.size() && o.rows == asked.size(),
+        "fast_weight_asked: no states and no bf16; a row of q and o for each that asks");
+  const FastWeightFns& f = fns_for(shape);
+  take_turns(in.seqs() * shape.value_heads, tasks_at_once(in.seqs(), shape.value_heads, par), par,
+             [&](size_t i, size_t) {
+               f.asked_fwd(shape, in, asked, i / shape.value_heads, i % shape.value_heads, o);
+             });
+}
+
+size_t fast_weight_asked_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par) {
+  return asked_scratch_per_thread(shape, offsets) * static_cast<size_t>(par.threads()) +
+         dg_shares(shape, offsets.empty() ? 0 : offsets.size() - 1);
+}
+
+void fast_weight_asked_bwd(const FastWeightShape& shape, const FastWeightIn& in,
+                           std::span<const uint32_t> asked, Mat<const float> dout, const FastWeightGrad& grad,
+                           std::span<float> scratch, Par par) {
+  check(in.s0.empty() && !in.q_bf16.data && in.q.rows == asked.size() && dout.rows == asked.size() &&
+            scratch.size() >= fast_weight_asked_scratch(shape, in.offsets, par),
+        "fast_weight_asked_bwd: see forward; or scratch too small");
+  const FastWeightFns& f = fns_for(shape);
+  const size_t each = asked_scratch_per_thread(shape, in.offsets);
+  float* shares = scratch.data() + each * static_cast<size_t>(par.threads());
+  std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);
+  take_turns(in.seqs() * shape.key_heads, tasks_at_once(in.seqs(), shape.key_heads, par), par,
+             [&](size_t i, size_t worker) {
+               const size_t s = i / shape.key_heads;
+               f.asked_bwd(shape, in, asked, dout, grad, s, i % shape.key_heads,
+                           shares + s * shape.value_heads, scratch.data() + worker * each);
+             });
+  add_dg_shares(shape, in.seqs(), shares, grad.dg);
 }
 
 }  // namespace braid

@@ -93,6 +93,17 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
 size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {},
                                const FastWeightKept& kept = {});
 
+// The same where only few tokens read, as when one answer of a sequence counts: `asked` are their rows of k,
+// in order; q, o and their gradients have a row for each of them. A query costs dk + dv numbers for each
+// token before it, where a state costs dk dv for every token. No states; bf16 inputs are not taken.
+void fast_weight_asked_fwd(const FastWeightShape& shape, const FastWeightIn& in,
+                           std::span<const uint32_t> asked, Mat<float> o, Par par = {});
+void fast_weight_asked_bwd(const FastWeightShape& shape, const FastWeightIn& in,
+                           std::span<const uint32_t> asked, Mat<const float> dout, const FastWeightGrad& grad,
+                           std::span<float> scratch, Par par = {});
+size_t fast_weight_asked_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets,
+                                 Par par = {});  // of backward
+
 // What runs for a sequence of so many tokens: the form, never kAuto, and its chunk. alone: nothing is known
 // of its start state and nobody asks for later ones, so one chunk can take it without touching a state.
 struct FastWeightPlan {
@@ -118,8 +129,16 @@ struct FastWeightFns {
   using Bwd = void(const FastWeightShape&, const FastWeightIn&, Mat<const float> dout, const float* ds_end,
                    const FastWeightGrad&, size_t s, size_t key_head, float* ds0, float* dg_head,
                    const FastWeightMarks&, float* scratch);
+  // One value head; all value heads of one key head.
+  using AskedFwd = void(const FastWeightShape&, const FastWeightIn&, std::span<const uint32_t> asked,
+                        size_t s, size_t head, Mat<float> o);
+  using AskedBwd = void(const FastWeightShape&, const FastWeightIn&, std::span<const uint32_t> asked,
+                        Mat<const float> dout, const FastWeightGrad&, size_t s, size_t key_head,
+                        float* dg_head, float* scratch);
   Fwd *fwd, *chunk_fwd, *narrow_fwd;  // narrow: the chunk form with products of bf16
   Bwd *bwd, *chunk_bwd, *narrow_bwd;
+  AskedFwd* asked_fwd;
+  AskedBwd* asked_bwd;
 };
 inline constexpr size_t kFastWeightChunkBlock = 128;
 inline constexpr size_t kFastWeightBlock = 64;

@@ -71,7 +71,9 @@ struct Problem {
   std::vector<float> qkv, g, beta, s0, dout, ds_end;
   std::vector<double> o, s_end, dq, dk, dv, dg, dbeta, ds0;
 
-  explicit Problem(const Case& of, States states = States::kEven) : c(of), seqs(of.lengths.size()) {
+  // asked: the rows whose result counts; empty: all.
+  explicit Problem(const Case& of, States states = States::kEven, std::span<const uint32_t> asked = {})
+      : c(of), seqs(of.lengths.size()) {
     for (const uint32_t n : c.lengths) offsets.push_back(offsets.back() + n);
     rows = offsets.back(), kw = c.key_heads * c.dk, vw = c.value_heads * c.dv;
     gw = c.decay == Decay::kNone ? 0 : c.decay == Decay::kChannel ? c.value_heads * c.dk : c.value_heads;
@@ -94,6 +96,9 @@ struct Problem {
     }
     for (float& x : beta) x = c.beta_low + (c.beta_high - c.beta_low) * rng.uniform();
     s0 = random(seqs * state, 3), dout = random(rows * vw, 4), ds_end = random(seqs * state, 5);
+    for (uint32_t i = 0; i < rows; ++i)
+      if (!asked.empty() && std::ranges::find(asked, i) == asked.end())
+        std::fill_n(dout.begin() + static_cast<std::ptrdiff_t>(i * vw), vw, 0.0f);
     if (c.bounded)
       for (auto* x : {&s0, &ds_end})
         for (float& y : *x) y /= std::sqrt(static_cast<float>(c.dk));
@@ -223,6 +228,47 @@ void check_alone(const Case& c, std::vector<CheckRow>& rows) {
   const std::string name = p.name(Form::kAuto);
   rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
+  rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
+  rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
+  rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
+  if (c.write == Write::kDelta)
+    rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), kTolF32Grad});
+}
+
+// Few tokens read. Of the first sequence none, of the others some, not always the last.
+void check_asked(const Case& c, std::vector<CheckRow>& rows) {
+  std::vector<uint32_t> asked;
+  for (uint32_t s = 0, at = 0; s < c.lengths.size(); at += c.lengths[s++])
+    for (uint32_t t = 0; s > 0 && t < c.lengths[s]; ++t)
+      if (t == s || t + 1 + s % 2 == c.lengths[s]) asked.push_back(at + t);
+  const Problem p(c, States::kNone, asked);
+  const FastWeightShape shape = p.shape(Form::kAuto);
+  const auto few = [&](const auto& all, size_t width) {
+    std::remove_cvref_t<decltype(all)> x;
+    for (const uint32_t i : asked) x.insert(x.end(), &all[i * width], &all[i * width] + width);
+    return x;
+  };
+  std::vector<float> q;
+  for (const uint32_t i : asked) q.insert(q.end(), p.view(0, p.kw).row(i), p.view(0, p.kw).row(i) + p.kw);
+  const std::vector<float> dout = few(p.dout, p.vw);
+  const size_t n = asked.size();
+  FastWeightIn in = p.in(p.offsets, {});
+  in.q = {q.data(), n, p.kw};
+  std::vector<float> o(n * p.vw, NAN), dq(n * p.kw, NAN), dk(p.dk.size(), NAN), dv(p.dv.size(), NAN),
+      dg(p.dg.size(), NAN), dbeta(p.dbeta.size(), NAN),
+      scratch(fast_weight_asked_scratch(shape, p.offsets), NAN);
+  fast_weight_asked_fwd(shape, in, asked, {o.data(), n, p.vw});
+  fast_weight_asked_bwd(shape, in, asked, {dout.data(), n, p.vw},
+                        {{dq.data(), n, p.kw},
+                         {dk.data(), p.rows, p.kw},
+                         {dv.data(), p.rows, p.vw},
+                         {dg.data(), p.g_rows(), p.gw},
+                         {dbeta.data(), p.rows, c.value_heads},
+                         {}},
+                        scratch);
+  const std::string name = p.name(Form::kAuto) + "asked ";
+  rows.push_back({name + "o", compare<float, double>(o, few(p.o, p.vw)), kTolF32});
+  rows.push_back({name + "dq", compare<float, double>(dq, few(p.dq, p.kw)), kTolF32Grad});
   rows.push_back({name + "dk", compare<float, double>(dk, p.dk), kTolF32Grad});
   rows.push_back({name + "dv", compare<float, double>(dv, p.dv), kTolF32Grad});
   rows.push_back({name + "dg", compare<float, double>(dg, p.dg), kTolF32Grad});
@@ -360,6 +406,13 @@ std::vector<CheckRow> fast_weight_check() {
   // Nothing known of states, and none asked for: kAuto takes these whole.
   for (const Decay d : kDecays)
     for (const Write w : kWrites) check_alone({{40, 1, 0, 64, 33}, 2, 1, 64, 70, d, w}, rows);
+  for (const Decay d : kDecays)
+    for (const Write w : kWrites) {
+      check_asked({{5, 40, 0, 17, 2}, 2, 1, 20, 37, d, w}, rows);
+      check_asked({{3, 40, 9}, 4, 4, 32, 32, d, w, Forget::kMild, 1, 2}, rows);
+      check_asked({{1, 70}, 2, 1, 24, 40, d, w, Forget::kStrong}, rows);
+    }
+  check_asked({{2, 9}, 1, 1, 520, 4, Decay::kToken, Write::kDelta}, rows);  // reference
   const Problem ragged({{40, 1, 0, 9}, 2, 1, 20, 24, Decay::kToken, Write::kDelta, Forget::kMild, 0, 2});
   for (const size_t chunk : {1, 2, 5, 64, 128}) check_packed(ragged, Form::kChunk, chunk, rows);
   check_packed(Problem({{70}, 1, 1, 24, 20, Decay::kChannel, Write::kDelta, Forget::kStrong}), Form::kChunk,

@@ -109,9 +109,10 @@ Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates&
   Exec& e = call.exec;
   FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
   if (!constant_.empty()) in.g_head = constant_.data();
-  if (steps_ == 1) return remembered_fast(call, &LayerState::fast, shape_, in, call.offsets);
+  if (steps_ == 1) return remembered_reads(call, &LayerState::fast, shape_, in);
   // Several writes per token: rows of a stream `steps_` times as long. The first of a token's rows decays,
   // the last one is read.
+  q = call.among_all(q);
   const size_t n = q.v.rows, m = n * steps_;
   in.q = reshape(e, place(e, q, steps_ * q.v.cols, (steps_ - 1) * q.v.cols), m, q.v.cols);
   in.k = reshape(e, k, m, k.v.cols / steps_);
@@ -122,25 +123,26 @@ Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates&
   const std::span<uint32_t> offsets = e.arena().take<uint32_t>(stream.size());  // lives as long as the tape
   std::ranges::copy(stream, offsets.begin());
   const Var o = remembered_fast(call, &LayerState::fast, shape_, in, offsets, steps_);
-  return cols(e, reshape(e, o, n, steps_ * o.v.cols), (steps_ - 1) * o.v.cols, steps_ * o.v.cols);
+  return call.only_wanted(
+      cols(e, reshape(e, o, n, steps_ * o.v.cols), (steps_ - 1) * o.v.cols, steps_ * o.v.cols));
 }
 
 Var FastWeightRule::run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates,
                                size_t chunk) const {
-  FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
+  FastWeightVars in{.q = call.among_all(q), .k = k, .v = v, .g = gates.g, .beta = gates.beta};
   if (!constant_.empty()) in.g_head = constant_.data();
-  return remembered_chunks(call, shape_, in, chunk);
+  return call.only_wanted(remembered_chunks(call, shape_, in, chunk));
 }
 
 Var FastWeightRule::normalised(const MixerCall& call, Var o, Var q, Var k, const Gates& gates) const {
   Exec& e = call.exec;
   FastWeightShape s = shape_;
   s.dv = 1;
-  const Var ones = e.result(q.v.rows, s.value_heads, false);
+  const Var ones = e.result(k.v.rows, s.value_heads, false);
   std::fill_n(ones.v.data, ones.v.count(), 1.0f);
   FastWeightVars in{.q = q, .k = k, .v = ones, .g = gates.g, .beta = {}};
   if (!constant_.empty()) in.g_head = constant_.data();
-  const Var sum = remembered_fast(call, &LayerState::normaliser, s, in, call.offsets);
+  const Var sum = remembered_reads(call, &LayerState::normaliser, s, in);
   return divide_heads(e, o, sum, 1e-6f);
 }
 
@@ -283,7 +285,7 @@ class FastWeightMixer : public Mixer {
     if (steps_ > 1) k = dense(e, k), v = dense(e, v);
     Var o = rule_.run(call, q, k, v, gates);
     if (c_.normalise) o = rule_.normalised(call, o, q, k, gates);
-    return output_->forward(call.behind(), call.only_wanted(o));
+    return output_->forward(call.behind(), o);
   }
 
   double flops_per_token(int64_t) const override { return rule_.flops_per_token(); }

@@ -100,7 +100,7 @@ class Hqlt : public Mixer {
                    {.heads = heads_, .kv_heads = heads_, .dk = dh_, .rope = rope_.get(), .in_place = false});
     const Var kv = attend(call, rotated.q, rotated.k, v, kv_);
     const MixerCall late = call.behind();
-    return output_.forward(late, mixed(late, call.only_wanted(fast), call.only_wanted(kv)));
+    return output_.forward(late, mixed(late, fast, call.only_wanted(kv)));
   }
 
   double flops_per_token(int64_t length) const override {
@@ -116,7 +116,7 @@ class Hqlt : public Mixer {
 
  private:
   struct Projected {
-    Var q, fast_q, k, v;  // fast_q: as the fast weights want it
+    Var q, fast_q, k, v;  // fast_q: as the fast weights want it, perhaps for wanted tokens alone
   };
   Projected projected(const MixerCall& call) const {
     Exec& e = call.exec;
@@ -127,8 +127,7 @@ class Hqlt : public Mixer {
       if (taps) kv = remembered_conv(call, kv, conv_, {.first = width_});
       if (taps) q = rows(e, remembered_conv(asking->call, q, conv_), asking->last);
       const auto [k, v] = split<2>(e, kv, {width_, width_});
-      const auto among_all = [&](Var x) { return rows_among(e, x, *call.rows.wanted, kv.v.rows); };
-      return {among_all(q), among_all(feature(e, q)), k, v};
+      return {call.among_all(q), feature(e, q), k, v};
     }
     const size_t ws[] = {q_, k_, v_};
     Var qkv = call.linear_concat(ws);

@@ -125,6 +125,11 @@ struct MixerCall {
   // Behind the memories tokens no longer meet: of what these give, and of x and the residual stream, the rows
   // that are wanted.
   Var only_wanted(Var v) const { return rows.wanted ? braid::rows(exec, v, *rows.wanted) : v; }
+  // The other way: of what wanted tokens alone have, rows for all, zeros for the others.
+  Var among_all(Var v) const {
+    const size_t n = offsets.back();
+    return rows.wanted && v.v.rows < n ? rows_among(exec, v, *rows.wanted, n) : v;
+  }
   Var wanted_residual() const { return picked(residual, rows.wanted_residual); }
   MixerCall behind() const {
     MixerCall c = *this;

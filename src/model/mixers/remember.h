@@ -15,6 +15,10 @@ Var remembered_scan(const MixerCall& call, const ScanVars& in);
 // `offsets`: the call's times per_token, if a token is several rows.
 Var remembered_fast(const MixerCall& call, Memory LayerState::*which, const FastWeightShape& shape,
                     const FastWeightVars& in, std::span<const uint32_t> offsets, size_t per_token = 1);
+// What wanted tokens read, a row for each of them. in.q: for every token, or for wanted ones alone. Where few
+// read, they go back through the tokens before them and no state is made.
+Var remembered_reads(const MixerCall& call, Memory LayerState::*which, const FastWeightShape& shape,
+                     FastWeightVars in);
 Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const FastWeightVars& in,
                       size_t chunk);
 
