@@ -194,23 +194,33 @@ TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
 
 // Where a few tokens are asked for, memories get their queries alone; the reference gives every token one.
 TEST(Gradient, IsExactWhereFewTokensAsk) {
-  const Batch drawn = ragged_batch(12, 30, 17, 1, 3);
-  const BatchView all = drawn.view();
-  Batch batch;
-  for (size_t s = 0; s < 12; ++s) {
-    std::vector<int32_t> targets(all.length(s), kUnsupervised);
-    targets.back() = 3;
-    if (s == 4 && targets.size() > 2) targets[1] = 5;  // a convolution sees one token before it
-    batch.append(all.tokens_of(s), targets);
-  }
-  for (const char* arch : {"transformer", "hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
-    for (const char* conv : {"pattern.*.mixer.conv=0", "pattern.*.mixer.conv=4"}) {
-      const auto model = make(small(arch, {conv, "pattern.*.mixer.window=5"}), 17, arch);
-      enlarge(*model);
-      ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
-      const CheckRow r = exact.gradient(exact.f32_gradient());
-      EXPECT_TRUE(r.ok()) << arch << " " << conv << ": " << r.what << " rms " << r.diff.rms;
+  const auto draw = [](size_t sequences, size_t longest) {
+    const Batch drawn = ragged_batch(sequences, longest, 17, 1, 3);
+    const BatchView all = drawn.view();
+    Batch batch;
+    for (size_t s = 0; s < sequences; ++s) {
+      std::vector<int32_t> targets(all.length(s), kUnsupervised);
+      targets.back() = 3;
+      if (s == 4 && targets.size() > 2) targets[1] = 5;  // a convolution sees one token before it
+      batch.append(all.tokens_of(s), targets);
     }
+    return batch;
+  };
+  const auto expect = [](const std::string& arch, const std::vector<std::string>& settings,
+                         const Batch& batch) {
+    const auto model = make(small(arch, settings), 17, arch);
+    enlarge(*model);
+    ExactCheck exact(*model, {batch.tokens, batch.offsets, batch.targets});
+    const CheckRow r = exact.gradient(exact.f32_gradient());
+    EXPECT_TRUE(r.ok()) << arch << " " << (settings.empty() ? "" : settings[0]) << ": " << r.what << " rms "
+                        << r.diff.rms;
+  };
+  for (const char* arch : {"transformer", "hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+    for (const char* conv : {"pattern.*.mixer.conv=0", "pattern.*.mixer.conv=4"})
+      expect(arch, {conv, "pattern.*.mixer.window=5"}, draw(12, 30));
+  for (const char* arch : {"linear-attention", "retnet", "gla", "hgrn2", "mamba2", "deltanet",
+                           "gated-deltanet", "kda", "gated-deltaproduct"})
+    expect(arch, {}, draw(6, 14));
 }
 
 // What the check above must catch: any one parameter's gradient off by a percent or in another order, and a

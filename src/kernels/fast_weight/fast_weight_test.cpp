@@ -127,6 +127,40 @@ TEST(FastWeight, ThreadsDoNotChangeABit) {
       }
 }
 
+TEST(FastWeight, ThreadsDoNotChangeABitOfWhatFewAsk) {
+  ThreadPool pool(3);
+  const std::vector<uint32_t> rows{3, 69, 70, 99, 120, 158};
+  const size_t n = rows.size();
+  for (const Decay decay : kDecays) {
+    const Batch b(decay, Write::kDelta);
+    const size_t g_rows = decay == Decay::kHead ? 1 : b.rows;
+    const auto run = [&](Par par) {
+      std::vector<float> o(n * b.vw), dq(n * b.kw), dk(b.rows * b.kw), dv(b.rows * b.vw), dg(g_rows * b.gw),
+          dbeta(b.rows * 4), scratch(fast_weight_asked_scratch(b.shape, b.offsets, par), NAN);
+      const FastWeightIn in{{b.q.data(), n, b.kw},
+                            {b.k.data(), b.rows, b.kw},
+                            {b.v.data(), b.rows, b.vw},
+                            {b.g.data(), g_rows, b.gw},
+                            {b.beta.data(), b.rows, 4},
+                            b.offsets,
+                            {}};
+      fast_weight_asked_fwd(b.shape, in, rows, {o.data(), n, b.vw}, par);
+      fast_weight_asked_bwd(b.shape, in, rows, {b.dout.data(), n, b.vw},
+                            {{dq.data(), n, b.kw},
+                             {dk.data(), b.rows, b.kw},
+                             {dv.data(), b.rows, b.vw},
+                             {dg.data(), g_rows, b.gw},
+                             {dbeta.data(), b.rows, 4},
+                             {}},
+                            scratch, par);
+      for (const auto* x : {&dq, &dk, &dv, &dg, &dbeta}) o.insert(o.end(), x->begin(), x->end());
+      return o;
+    };
+    const std::vector<float> alone = run({});
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(alone, run(Par(pool)));
+  }
+}
+
 // Whatever this machine has for products of bf16, the chunk form with them holds its tolerance.
 TEST(FastWeight, ProductsOfBf16ByEveryImplementation) {
   for (const ImplTable::Row& row : matmul_bf16_impls().rows()) {
@@ -379,6 +413,48 @@ TEST(FastWeightMutant, SlipsInTheChunkFormulasFail) {
   EXPECT_TRUE(passes(chunked(p, 3, Slip::kNone), p.o, kTolF64));
   for (const Slip slip : {Slip::kSignOfTheInverse, Slip::kNoDecayOnTheState, Slip::kNoDecayOnTheCarry})
     EXPECT_FALSE(passes(chunked(p, 3, slip), p.o, kTolF32));
+}
+
+// The same for a query that goes back: every token asks.
+enum class BackSlip { kNone, kFadesFirst, kForgetsToFade, kKeepsWhatItRead };
+std::vector<C> asked(const Small& p, BackSlip slip) {
+  const auto& d = p.d;
+  std::vector<C> out(p.o.size());
+  for (size_t h = 0; h < d.value_heads; ++h)
+    for (size_t at = 0; at < p.n; ++at) {
+      const size_t kh = d.key_head(h);
+      std::vector<C> w(&p.q[(at * d.key_heads + kh) * d.dk], &p.q[(at * d.key_heads + kh) * d.dk] + d.dk);
+      C* o = &out[(at * d.value_heads + h) * d.dv];
+      for (size_t t = at + 1; t-- > 0;) {
+        const C* k = &p.k[(t * d.key_heads + kh) * d.dk];
+        const auto fade = [&] {
+          for (size_t i = 0; i < d.dk; ++i) w[i] *= std::exp(p.g[d.g_at(t, h, i)]);
+        };
+        if (slip == BackSlip::kFadesFirst) fade();
+        C a = 0;
+        for (size_t i = 0; i < d.dk; ++i) a += k[i] * w[i];
+        if (d.delta()) a *= p.beta[t * d.value_heads + h];
+        for (size_t x = 0; x < d.dv; ++x) o[x] += d.scale * a * p.v[(t * d.value_heads + h) * d.dv + x];
+        for (size_t i = 0; i < d.dk; ++i)
+          if (d.delta() && slip != BackSlip::kKeepsWhatItRead) w[i] -= a * k[i];
+        if (slip != BackSlip::kFadesFirst && slip != BackSlip::kForgetsToFade) fade();
+      }
+      for (size_t i = 0; i < d.dk; ++i)
+        for (size_t x = 0; x < d.dv; ++x) o[x] += d.scale * w[i] * p.s0[(h * d.dk + i) * d.dv + x];
+    }
+  return out;
+}
+
+TEST(FastWeightMutant, SlipsOfAQueryThatGoesBackFail) {
+  for (const Decay decay : {Decay::kHead, Decay::kToken, Decay::kChannel})
+    for (const Write write : kWrites) {
+      Small p(decay, write, 7);
+      p.loss();
+      EXPECT_TRUE(passes(asked(p, BackSlip::kNone), p.o, kTolF64));
+      EXPECT_FALSE(passes(asked(p, BackSlip::kFadesFirst), p.o, kTolF32));
+      EXPECT_FALSE(passes(asked(p, BackSlip::kForgetsToFade), p.o, kTolF32));
+      EXPECT_EQ(passes(asked(p, BackSlip::kKeepsWhatItRead), p.o, kTolF32), write == Write::kAdditive);
+    }
 }
 
 TEST(FastWeightMutant, MissingBetaInTheGradientFails) {
