@@ -51,8 +51,7 @@ namespace HWY_NAMESPACE {
 // Columns of a panel of B.
 constexpr size_t kPanelWidth = kGemmWideVecs * HWY_LANES(float);
 
-// A block of B as panels: panel p holds columns [p w, (p + 1) w) of all k, one k after the
-// other.
+// A block of B as panels: panel p holds columns [p w, (p + 1) w) of all k, one k after the other.
 void pack_b(const MatmulPanel<float>& p, size_t k, size_t depth, size_t col, size_t cols, float* to) {
   constexpr size_t w = kPanelWidth;
   for (size_t j = 0; j < cols; j += w, to += depth * w) {
@@ -148,8 +147,8 @@ void pack_a(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, siz
   }
 }
 
-// A block of A^T as strips of kGemmStrip rows of C: what a register tile broadcasts lies side by side. A row of
-// A is read as a whole: rows a power of two apart would push each other out of L1 between two strips.
+// A block of A^T as strips of kGemmStrip rows of C: what a register tile broadcasts lies side by side. A row
+// of A is read as a whole: rows a power of two apart would push each other out of L1 between two strips.
 void pack_at(const MatmulPanel<float>& p, size_t k, size_t depth, size_t row, size_t rows, float* to) {
   const hn::CappedTag<float, 4> d4;
   const size_t whole = rows / kGemmStrip * kGemmStrip;

@@ -45,8 +45,8 @@ class FastWeightRule {
   };
   Gates gates(const MixerCall& call) const;
 
-  // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> [N, heads dv], of which all
-  // three give the rows that are wanted. q may have these alone.
+  // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> the wanted rows of
+  // [N, heads dv], as the two below. q may have these rows alone.
   Var run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const;
   // A token reads the state from before its chunk.
   Var run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates, size_t chunk) const;

@@ -156,9 +156,9 @@ Var remembered_fast(const MixerCall& call, Kind which, const FastWeightShape& sh
 
 Var remembered_reads(const MixerCall& call, Kind which, const FastWeightShape& shape, FastWeightVars in) {
   // A query costs about 2 (dk + dv) for each token before it, states dk dv for every token.
-  const bool few = call.rows.spare && call.rows.wanted && call.states.empty() &&
-                   2 * call.rows.wanted->size() * (shape.dk + shape.dv) <=
-                       (call.offsets.size() - 1) * shape.dk * shape.dv;
+  const bool few =
+      call.rows.spare && call.rows.wanted && call.states.empty() &&
+      2 * call.rows.wanted->size() * (shape.dk + shape.dv) <= (call.offsets.size() - 1) * shape.dk * shape.dv;
   if (!few) {
     in.q = call.among_all(in.q);
     return call.only_wanted(remembered_fast(call, which, shape, in, call.offsets));
