@@ -44,6 +44,12 @@ std::vector<Trial> table3(Effort e) {
       // Without weight decay all learning ends when the logits of short sequences are so large that their
       // gradient is zero: DeltaNet with seed 1 then stays at 48 % above chance, with it reaches 99.9 %.
       o.weight_decay = 0.1, o.clip = e == Effort::kPaper ? 0 : 1;
+      // The authors' HQLT starts as fla's models do, with the standard deviation of their example, and their
+      // loop has weight decay on norms, too. (The other rows are another paper's, whose starts differ.)
+      if (e == Effort::kPaper && m.arch.starts_with("hqlt")) {
+        o.set.push_back("init=fla"), o.set.push_back("init_std=0.006");
+        o.decay_norms = true;
+      }
       o.min_lr_ratio = 1e-3;
       // The authors' decay of arithmetic ends at step 100,000, so that 20,000 steps see next to none of it.
       if (!parity && e == Effort::kPaper) o.schedule = "constant";

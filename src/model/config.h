@@ -38,6 +38,7 @@ struct ParamConfig {
 struct ModelConfig {
   int64_t vocab_size = 256, outputs = 0, d_model = 128, n_layers = 2;
   double norm_eps = 1e-6, init_std = 0.02, dropout = 0, embedding_dropout = 0;
+  std::string init = "scaled";
   bool tie_embeddings = false, zero_centred_norms = false;
   std::vector<LayerConfig> pattern;
   std::map<std::string, ParamConfig> params;  // by name or its beginning
@@ -49,6 +50,10 @@ struct ModelConfig {
     v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
     v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
+    v("init", init, {"scaled", "fla"},
+      "initial weights: normal; scaled = matrices that write to the residual stream less by sqrt(2 layers), "
+      "convolutions uniform; fla = as fla's models: those matrices uniform by their width and less by "
+      "sqrt(2 layers), convolutions normal");
     v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
     v("dropout", dropout, {0, 0.99}, "share of the mixer's and MLP's output dropped in training");
     v("embedding_dropout", embedding_dropout, {0, 0.99}, "the same of what enters the first layer");

@@ -12,6 +12,19 @@
 #include "model/weights.h"
 
 namespace braid {
+namespace {
+
+// What the model's `init` makes of a matrix whose rows have `columns` numbers.
+Init resolved(const Init& init, size_t columns, const ModelConfig& config) {
+  const bool fla = config.init == "fla";
+  const auto uniform = [](double n) { return Init(Init::kUniform, -1 / std::sqrt(n), 1 / std::sqrt(n)); };
+  const auto n = static_cast<double>(columns);
+  if (init.kind == Init::kConv) return fla ? Init::kNormal : uniform(n);
+  if (init.kind == Init::kOutput && fla) return uniform(2 * static_cast<double>(config.n_layers) * n);
+  return init;
+}
+
+}  // namespace
 
 Model::Model(const ModelConfig& config) : config_(config) {
   Declare root(params_, inits_, "");
@@ -35,7 +48,8 @@ Model::Model(const ModelConfig& config) : config_(config) {
   has_dropout_ |= config.dropout > 0 || config.embedding_dropout > 0;
   final_norm_ = root.vector("final_norm.weight", d, norm_init(config));
   head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", config.answers(), d);
-  for (size_t i = 0; i < params_.all().size(); ++i)
+  for (size_t i = 0; i < params_.all().size(); ++i) {
+    inits_[i] = resolved(inits_[i], params_[i].cols(), config);
     for (const auto& [name, settings] : config.params)
       if (params_[i].name.starts_with(name)) {
         if (!settings.train) params_.freeze(i);
@@ -43,6 +57,7 @@ Model::Model(const ModelConfig& config) : config_(config) {
         if (settings.init == "ones") inits_[i] = Init::kOnes;
         if (settings.init == "identity") inits_[i] = {Init::kIdentity, static_cast<double>(settings.column)};
       }
+  }
 }
 
 std::unique_ptr<Model> Model::create(const ModelConfig& config) {
@@ -66,6 +81,7 @@ float initial(const Init& init, size_t row, size_t column, double std, double la
       return 0;
     case Init::kIdentity:
       return column == row + static_cast<size_t>(init.low) ? 1 : 0;
+    case Init::kConv:  // resolved
     case Init::kUniform:
       return static_cast<float>(between(init.low, init.high));
     case Init::kLogUniform:

@@ -47,6 +47,39 @@ std::vector<int32_t> random_tokens(size_t n) {
   return t;
 }
 
+// Rms and largest number of every parameter, by the end of its name.
+std::map<std::string, std::pair<double, double>> sizes(const Model& model) {
+  std::map<std::string, std::pair<double, double>> out;
+  for (size_t i = 0; i < model.params().all().size(); ++i) {
+    const Mat<const float> m = model.params().mat(i);
+    double squares = 0, most = 0;
+    for (size_t j = 0; j < m.count(); ++j)
+      squares += m.data[j] * m.data[j], most = std::max(most, std::abs(static_cast<double>(m.data[j])));
+    const std::string& name = model.params()[i].name;
+    out[name.substr(name.rfind('.', name.rfind('.') - 1) + 1)] = {std::sqrt(squares / m.count()), most};
+  }
+  return out;
+}
+
+TEST(Model, StartsAsConfigured) {
+  const std::vector<std::string> conv{"pattern.*.mixer.conv=4", "init_std=0.01"};
+  const auto scaled = sizes(*make(conv));
+  EXPECT_NEAR(scaled.at("q_proj.weight").first, 0.01, 5e-4);
+  EXPECT_NEAR(scaled.at("o_proj.weight").first, 0.01 / 2, 5e-4);  // two layers
+  EXPECT_LE(scaled.at("conv1d.weight").second, 0.5);              // 1 / sqrt(4 taps)
+  EXPECT_NEAR(scaled.at("conv1d.weight").first, 0.5 / std::sqrt(3.0), 0.03);
+  std::vector<std::string> as_fla = conv;
+  as_fla.push_back("init=fla");
+  const std::unique_ptr<Model> model = make(as_fla);
+  const auto fla = sizes(*model);
+  EXPECT_EQ(fla.at("q_proj.weight"), scaled.at("q_proj.weight"));
+  EXPECT_NEAR(fla.at("conv1d.weight").first, 0.01, 1e-3);
+  EXPECT_GT(fla.at("conv1d.weight").second, 0.02);  // normal
+  const double widest = 1 / std::sqrt(2.0 * 2 * static_cast<double>(model->config().d_model));
+  EXPECT_LE(fla.at("o_proj.weight").second, widest);
+  EXPECT_NEAR(fla.at("o_proj.weight").first, widest / std::sqrt(3.0), 0.03 * widest);
+}
+
 // Logits of all tokens, fed to `state` in pieces of the given lengths (repeating).
 std::vector<float> run(Model& model, State* state, std::span<const int32_t> tokens,
                        std::span<const size_t> pieces, Par par = {}) {

@@ -11,6 +11,7 @@ namespace braid {
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.1, clip = 1.0;  // clip 0: none
+  bool decay_norms = false;
 };
 
 class AdamW {

@@ -25,7 +25,7 @@ struct TrainOptions {
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
   std::string schedule = "cosine", precision = "f32";
-  bool recompute = false, fixed_embedding = false;
+  bool recompute = false, fixed_embedding = false, decay_norms = false;
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
   std::string run = "run";
@@ -67,7 +67,8 @@ struct TrainOptions {
     v("--schedule", schedule, "learning rate over time: cosine, constant or wsd (warm-up, stable, decay)");
     v("--warmup", warmup, "steps of linear warm-up");
     v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
-    v("--weight-decay", weight_decay, "AdamW weight decay; never on norms, biases and decay rates");
+    v("--weight-decay", weight_decay, "AdamW weight decay; not on norms, biases and decay rates");
+    v("--decay-norms", decay_norms, "weight decay on the weights of norms, too, as plain loops in PyTorch have");
     v("--beta1", beta1, "AdamW beta1");
     v("--beta2", beta2, "AdamW beta2");
     v("--eps", eps, "AdamW epsilon");

@@ -468,6 +468,11 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
     EXPECT_FLOAT_EQ(ratio, p.decay ? 0.95f : 1.0f) << p.name;
     EXPECT_EQ(p.decay, p.shape.rank() == 2) << p.name;
   }
+  AdamW norms_too(model->params(), {.weight_decay = 0.5, .clip = 1, .decay_norms = true});
+  const std::vector<float> then(model->params().block().begin(), model->params().block().end());
+  norms_too.step(zero, 0, 0.1, {});
+  for (const Param& p : model->params().all())
+    EXPECT_FLOAT_EQ(model->params().block()[p.offset] / then[p.offset], 0.95f) << p.name;
   std::vector<float> grads(before.size(), 0);
   grads[3] = 3, grads[4] = 4;
   EXPECT_DOUBLE_EQ(optimizer.grad_norm(grads, {}), 5);

@@ -25,7 +25,12 @@ GradientOptions gradient_options(const TrainOptions& o) {
 }
 
 AdamWOptions adamw_options(const TrainOptions& o) {
-  return {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .clip = o.clip};
+  return {.beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .eps = o.eps,
+          .weight_decay = o.weight_decay,
+          .clip = o.clip,
+          .decay_norms = o.decay_norms};
 }
 
 }  // namespace

@@ -95,10 +95,7 @@ class Attention : public Mixer {
     if (c.bias != "none")
       qkv_bias_ = static_cast<int>(declare.vector("qkv_proj.bias", q + 2 * kv, Init::kZeros));
     if (c.bias == "all") o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
-    if (c.conv) {
-      const double tap = 1 / std::sqrt(static_cast<double>(c.conv));
-      conv_ = declare.precise().matrix("conv1d.weight", q + 2 * kv, c.conv, {Init::kUniform, -tap, tap});
-    }
+    if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", q + 2 * kv, c.conv, Init::kConv);
     if (c.rope_theta > 0)
       rope_ = std::make_unique<RopeTable>(c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta));
   }

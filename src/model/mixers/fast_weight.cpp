@@ -224,10 +224,7 @@ class FastWeightMixer : public Mixer {
     if (!rule_.makes_keys()) k_ = declare.matrix("k_proj.weight", steps_ * keys, d);
     v_ = declare.matrix("v_proj.weight", steps_ * values, d);
     channels_ = keys + steps_ * ((rule_.makes_keys() ? 0 : keys) + values);
-    if (c.conv) {
-      const double bound = 1 / std::sqrt(static_cast<double>(c.conv));
-      conv_ = declare.precise().matrix("conv1d.weight", channels_, c.conv, {Init::kUniform, -bound, bound});
-    }
+    if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", channels_, c.conv, Init::kConv);
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(d_.dk, c.rope_theta);
     output_ = std::make_unique<FastWeightOutput>(c.output, d_.heads, d_.dv, model, declare);
   }

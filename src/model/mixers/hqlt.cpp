@@ -75,10 +75,7 @@ class Hqlt : public Mixer {
         rule_(c.rule, {heads_, heads_, dh_, dh_}, model, declare),
         output_(c.output, heads_, dh_, model, declare) {
     (c.variant == "delayed_chunk" ? kv_.chunk : kv_.window) = static_cast<size_t>(c.window);
-    if (c.conv) {
-      const double tap = 1 / std::sqrt(static_cast<double>(c.conv));
-      conv_ = declare.precise().matrix("conv1d.weight", 3 * width_, c.conv, {Init::kUniform, -tap, tap});
-    }
+    if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", 3 * width_, c.conv, Init::kConv);
     if (c.mixing != "sum")
       mix_ = declare.precise().matrix("mix_proj.weight", c.mixing == "scalar" ? 2 * heads_ : width_,
                                       model.d_model);

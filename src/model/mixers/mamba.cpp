@@ -40,10 +40,9 @@ class Mamba : public Mixer {
         rank_(c.dt_rank),
         taps_(c.conv),
         low_(c.negative_eigenvalues ? -1.0f : 0.0f) {
-    const double tap = 1 / std::sqrt(static_cast<double>(taps_)),
-                 rank = 1 / std::sqrt(static_cast<double>(rank_));
+    const double rank = 1 / std::sqrt(static_cast<double>(rank_));
     in_ = declare.matrix("in_proj.weight", 2 * inner_, model.d_model);
-    conv_ = declare.precise().matrix("conv1d.weight", inner_, taps_, {Init::kUniform, -tap, tap});
+    conv_ = declare.precise().matrix("conv1d.weight", inner_, taps_, Init::kConv);
     conv_bias_ = declare.vector("conv1d.bias", inner_, Init::kZeros);
     x_ = declare.precise().matrix("x_proj.weight", rank_ + 2 * state_, inner_);
     dt_ = declare.precise().matrix("dt_proj.weight", inner_, rank_, {Init::kUniform, -rank, rank});

@@ -18,6 +18,8 @@ struct Init {
   enum Kind {
     kNormal,  // normal with the model's init_std
     kOutput,  // the same divided by sqrt(2 layers): matrices that write to the residual stream
+    kConv,    // taps of a convolution: uniform up to 1 / sqrt(taps). With init "fla" it is kNormal,
+              // and kOutput uniform up to 1 / sqrt(2 layers columns)
     kOnes,
     kZeros,
     kIdentity,    // ones at (i, low + i)
