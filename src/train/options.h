@@ -68,7 +68,8 @@ struct TrainOptions {
     v("--warmup", warmup, "steps of linear warm-up");
     v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
     v("--weight-decay", weight_decay, "AdamW weight decay; not on norms, biases and decay rates");
-    v("--decay-norms", decay_norms, "weight decay on the weights of norms, too, as plain loops in PyTorch have");
+    v("--decay-norms", decay_norms,
+      "weight decay on the weights of norms, too, as plain loops in PyTorch have");
     v("--beta1", beta1, "AdamW beta1");
     v("--beta2", beta2, "AdamW beta2");
     v("--eps", eps, "AdamW epsilon");
