@@ -115,6 +115,14 @@ constexpr size_t gemm_rows(GemmCols cols) {
   return cols == GemmCols::kFourVectors ? kGemmWideRows : kGemmRows;
 }
 
+// The same pointer, of which the compiler knows nothing. Otherwise it keeps pointers to all vectors of C in
+// memory: with a question for each vector 330 instructions for a tile of 6 x 4, in the place of 110.
+template <class T>
+HWY_INLINE T* unrelated(T* p) {
+  asm("" : "+r"(p));
+  return p;
+}
+
 // `groups` tiles of kRows rows below each other.
 template <class Terms, size_t kRows, bool kTransA, GemmCols kCols>
 HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, size_t col, size_t width) {
@@ -146,10 +154,14 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
     const auto next = [&] { a += kTransA ? g.lda : 1, b += g.ldb; };
     size_t k = g.k;
     const size_t first = row * g.ldc + col;
+    float* const c = g.c + first;
     // C often lies in L3, and the end of a long sum is too late to ask for it.
-    if (V > 1 && k >= kGemmFar)
-      for (size_t r = 0; r < kRows; ++r)
-        for (size_t v = 0; v < V; ++v) hwy::Prefetch(g.c + first + r * g.ldc + v * lanes);
+    if (V > 1 && k >= kGemmFar) {
+      const float* to = c;
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r, to = unrelated(to + g.ldc))
+        for (size_t v = 0; v < V; ++v) hwy::Prefetch(to + v * lanes);
+    }
     if constexpr (!kSplit) {
       for (; k > 0; --k, next()) {
         VFull x[V];
@@ -181,23 +193,30 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) acc[r][0] = hn::Add(acc[r][0], acc[r][1]);
     }
-    float* c = g.c + first;
-    const float* from = args.from ? args.from + first : c;
-    const VFull alpha = hn::Set(d, args.alpha);
-    const auto put = [&](VFull sum, size_t r, size_t at) {
-      VFull old = args.into == Into::kAdd ? load(from + at) : hn::Zero(d);
-      if (args.keep) old = hn::Mul(old, hn::Set(d, args.keep[row + r]));
-      float* to = c + at;
-      if constexpr (kCols == GemmCols::kTail)
-        store_first(hn::MulAdd(sum, alpha, old), d, to, width);
-      else
-        hn::StoreU(hn::MulAdd(sum, alpha, old), d, to);
+    // Row by row, and what is added to is asked once for all of them.
+    const VFull alpha = hn::Set(d, args.alpha), zero = hn::Zero(d);
+    const auto put = [&](const auto& old) {
+      float* to = c;
+      const float* from = args.from ? args.from + first : c;
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r) {
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < V; ++v) {
+          const VFull sum = hn::MulAdd(acc[r][v], alpha, old(from + v * lanes, r));
+          if constexpr (kCols == GemmCols::kTail)
+            store_first(sum, d, to, width);
+          else
+            hn::StoreU(sum, d, to + v * lanes);
+        }
+        to = unrelated(to + g.ldc), from = unrelated(from + g.ldc);
+      }
     };
-    HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) {
-      HWY_UNROLL(4)
-      for (size_t v = 0; v < V; ++v) put(acc[r][v], r, r * g.ldc + v * lanes);
-    }
+    if (args.into != Into::kAdd)
+      put([&](const float*, size_t) { return zero; });
+    else if (const float* keep = args.keep)
+      put([&](const float* p, size_t r) { return hn::Mul(load(p), hn::Set(d, keep[row + r])); });
+    else
+      put([&](const float* p, size_t) { return load(p); });
   }
 }
 
