@@ -499,17 +499,42 @@ struct BenchData {
                     {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), mat(dg, gw), mat(dbeta, b.heads), {}},
                     room(fast_weight_bwd_scratch(s, offsets, par, from)), par, from);
   }
+  // The last token of each sequence asks, and no other.
+  std::vector<uint32_t> last() const {
+    std::vector<uint32_t> tokens;
+    for (size_t s = 0; s < b.seqs; ++s) tokens.push_back(offsets[s + 1] - 1);
+    return tokens;
+  }
+  FastWeightIn asked_in() {
+    FastWeightIn few = in();
+    few.q.rows = b.seqs;
+    return few;
+  }
+  void asked_forward(const FastWeightShape& s, Par par) {
+    fast_weight_asked_fwd(s, asked_in(), last(), {o.as<float>().data(), b.seqs, w}, par);
+  }
+  void asked_backward(const FastWeightShape& s, Par par) {
+    Mat<float> dq = part(dqkv, 0);
+    dq.rows = b.seqs;
+    fast_weight_asked_bwd(s, asked_in(), last(), {dout.as<float>().data(), b.seqs, w},
+                          {dq, part(dqkv, 1), part(dqkv, 2), mat(dg, gw), mat(dbeta, b.heads), {}},
+                          room(fast_weight_asked_scratch(s, offsets, par)), par);
+  }
 };
+
+// Memory of a case, made when it first runs.
+auto lazy(const BenchShape& b) {
+  return [data = std::make_shared<std::unique_ptr<BenchData>>(), b]() -> BenchData& {
+    if (!*data) *data = std::make_unique<BenchData>(b);
+    return **data;
+  };
+}
 
 // 7 flops per number of the state and token forward (decay, two reads, a write), 21 with backward, whatever
 // the form does.
 void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::vector<BenchCase>& out,
                  Precision precision = Precision::kF32) {
-  auto data = std::make_shared<std::unique_ptr<BenchData>>();
-  const auto use = [data, b]() -> BenchData& {
-    if (!*data) *data = std::make_unique<BenchData>(b);
-    return **data;
-  };
+  const auto use = lazy(b);
   const double numbers = static_cast<double>(b.seqs * b.length * b.heads * b.d * b.d);
   for (const Form form : forms) {
     const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f, form, 0, precision};
@@ -523,6 +548,19 @@ void bench_shape(const BenchShape& b, std::initializer_list<Form> forms, std::ve
                    [=](Par par) { use().forward(shape, par, true), use().backward(shape, par); },
                    how + "forward+backward"});
   }
+}
+
+// One query of each sequence goes back through it: a dot product and two additions of a vector for each
+// token, 11 of these with backward.
+void bench_asked(const BenchShape& b, std::vector<BenchCase>& out) {
+  const auto use = lazy(b);
+  const FastWeightShape shape{b.heads, b.heads, b.d, b.d, b.decay, b.write, 1.0f};
+  const double numbers = static_cast<double>(b.seqs * b.length * b.heads * b.d);
+  out.push_back({"fast_weight " + b.name + " asked fwd", 6 * numbers, 0,
+                 [=](Par par) { use().asked_forward(shape, par); }, "asked forward"});
+  out.push_back({"fast_weight " + b.name + " asked fwd+bwd", 22 * numbers, 0,
+                 [=](Par par) { use().asked_forward(shape, par), use().asked_backward(shape, par); },
+                 "asked forward+backward"});
 }
 
 // Single steps of `seqs` sequences in place. The state is read and written once each: 8 bytes per number.
@@ -575,6 +613,7 @@ std::vector<BenchCase> fast_weight_bench() {
   const auto both = {Form::kChunk, Form::kRecurrent};
   // The parity experiment has the delta rule without decay.
   bench_shape({"1024xT40 h4 d32 delta", 1024, 40, 4, 32, Decay::kNone}, {Form::kAuto}, out);
+  bench_asked({"1024xT40 h4 d32 delta", 1024, 40, 4, 32, Decay::kNone}, out);
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, {Form::kAuto}, out);
   bench_shape({"1024xT40 h4 d32 token delta", 1024, 40, 4, 32, Decay::kToken}, both, out);
   bench_shape({"T2048 h16 d128 token delta", 1, 2048, 16, 128, Decay::kToken}, both, out);
