@@ -301,5 +301,31 @@ TEST(Runner, RunsOnceAndResumes) {
   EXPECT_NE(refused.error().what.find("other settings"), std::string::npos);
 }
 
+// The first diverges before its first step, and has a result; the second is as if it were alone.
+TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
+  const TestDir dir;
+  const Experiment e{.name = "test",
+                     .title = "Test",
+                     .paper = "none",
+                     .shows = "nothing",
+                     .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
+                     .trials = [](Effort effort) {
+                       std::vector<Trial> trials = two_trials(effort);
+                       TrainOptions& o = trials[0].options;
+                       o.set.push_back("init_std=50"), o.lr = 1000, o.clip = 0, o.bad_steps = 3;
+                       o.steps = 400, o.warmup = 0;
+                       return trials;
+                     }};
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Result<LabOutcome> r = run_experiment(e, o, {"braid lab run test", "0", "0", "0"}, pool);
+  ASSERT_TRUE(r) << r.error().what;
+  ASSERT_TRUE(r->study.trials[0].result);
+  EXPECT_EQ(r->study.trials[0].result->value("stopped", ""), stop_text(Stop::kNotFinite));
+  ASSERT_TRUE(r->study.trials[1].result);
+  EXPECT_EQ(r->study.trials[1].result->value("stopped", ""), stop_text(Stop::kSteps));
+}
+
 }  // namespace
 }  // namespace braid

@@ -143,14 +143,17 @@ Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, cons
     if (!source) return source.error();
     const Result<TrainSummary> r =
         run_training(t, **source, program, pool, {.quiet = o.quiet, .on_start = {}, .on_metrics = {}});
-    if (!r) return Error{fmt::format("{}: {}", trial.id(), r.error().what), r.error().fix};
-    if (r->interrupted()) {
+    // A run whose loss is not finite has a result, too, and the others go on.
+    if (!r && !fs::exists(t.run + "/result.json"))
+      return Error{fmt::format("{}: {}", trial.id(), r.error().what), r.error().fix};
+    if (!r && !o.quiet) fmt::print(stderr, "{}: {}\n", trial.id(), r.error().what);
+    if (r && r->interrupted()) {
       if (Status s = write_report(e, o, *study, program); !s) return s.error();
       return LabOutcome{std::move(*study), true};
     }
     // The result and the model stay; what only a resumed run needs does not.
     if (Status s = remove_tree(t.run + "/state"); !s) return s.error();
-    done += weight(trial.options), left -= weight(trial.options), seconds += r->seconds;
+    done += weight(trial.options), left -= weight(trial.options), seconds += r ? r->seconds : 0;
     study->trials[i] = load_trial(e, o, trial);
     if (Status s = write_report(e, o, *study, program); !s) return s.error();
   }

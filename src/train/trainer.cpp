@@ -62,6 +62,8 @@ const char* stop_text(Stop stop) {
       return "time is up";
     case Stop::kInterrupted:
       return "interrupted";
+    case Stop::kNotFinite:
+      return "the loss was not finite";
   }
   return "";
 }
@@ -109,7 +111,14 @@ Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
   std::optional<Stop> stop;
   if (p_.step >= steps) stop = Stop::kSteps;
   while (!stop) {
-    if (Status s = step(bar); !s) return s.error();
+    if (Status s = step(bar); !s) {
+      // What the last parameters give is a result, too: an experiment may have expected it.
+      if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps) && on_disk) {
+        last_ = evaluate(source_, gradient_);
+        if (Status w = write_result(Stop::kNotFinite); !w) return w.error();
+      }
+      return s.error();
+    }
     p_.seconds = before + seconds_now() - start;
     if (p_.step >= steps) stop = Stop::kSteps;
     if (options_.minutes > 0 && p_.seconds >= 60 * options_.minutes) stop = Stop::kMinutes;
@@ -136,15 +145,19 @@ Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
   if (on_disk && *stop != Stop::kInterrupted) {
     if (saved != p_.step)
       if (Status s = save(); !s) return s.error();
-    Json result = to_json(last_);
-    p_.visit([&](const char* name, const auto& value) { result[name] = value; });
-    result["stopped"] = stop_text(*stop), result["parameters"] = model_.params().count();
-    for (size_t i = 0; i < last_.by_position.size(); ++i)
-      if (last_.by_position[i].second > 0)
-        result["loss_by_position"].push_back({uint64_t{1} << i, last_.by_position[i].first});
-    if (Status s = save_json(options_.run + "/result.json", result); !s) return s.error();
+    if (Status s = write_result(*stop); !s) return s.error();
   }
   return TrainSummary{p_, last_, *stop, seconds_now() - start};
+}
+
+Status Trainer::write_result(Stop stop) {
+  Json result = to_json(last_);
+  p_.visit([&](const char* name, const auto& value) { result[name] = value; });
+  result["stopped"] = stop_text(stop), result["parameters"] = model_.params().count();
+  for (size_t i = 0; i < last_.by_position.size(); ++i)
+    if (last_.by_position[i].second > 0)
+      result["loss_by_position"].push_back({uint64_t{1} << i, last_.by_position[i].first});
+  return save_json(options_.run + "/result.json", result);
 }
 
 // Samples are pure functions of their number, so another thread can make the next batch during this step.

@@ -30,7 +30,7 @@ double headline_score(const Source& source, const Evaluation& e);
 Evaluation evaluate(const Source& source, Gradient& gradient);  // all of the held-out data
 Json to_json(const Evaluation& e);
 
-enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted };
+enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted, kNotFinite };
 const char* stop_text(Stop stop);  // "all steps done", "target reached", ..
 
 struct TrainSummary {
@@ -61,6 +61,7 @@ class Trainer {
   Status log(const Json& line);
   Status trim_metrics(uint64_t last_step);  // drops lines a killed run wrote after its last checkpoint
   Status save();
+  Status write_result(Stop stop);  // of last_
 
   Model& model_;
   Source& source_;
