@@ -54,9 +54,16 @@ std::vector<Expectation> kernels_expected(Effort e) {
   return out;
 }
 
+int64_t longest_swaps(Effort e) { return at<int64_t>(e, 64, 256, 256); }
+int64_t first_swaps(Effort e) { return at<int64_t>(e, 8, 32, 32); }
+std::string curriculum_row(Effort e, bool grows) {
+  return grows ? fmt::format("{} to {} swaps", first_swaps(e), longest_swaps(e))
+               : fmt::format("{} swaps from the start", longest_swaps(e));
+}
+constexpr const char* kPositions[] = {"no positions", "RoPE"};
+
 std::vector<Trial> curriculum(Effort e) {
   std::vector<Trial> out;
-  const int64_t longest = at<int64_t>(e, 64, 256, 256), first = at<int64_t>(e, 8, 32, 32);
   for (const bool rope : {true, false})
     for (const bool grows : {true, false}) {
       TrainOptions o = swaps(e);
@@ -64,16 +71,22 @@ std::vector<Trial> curriculum(Effort e) {
       // beyond all numbers before anything is learned. (Four heads of 32 learn 256 swaps either way.)
       o.arch = "deltaformer", o.size = "d128-l1-h1-f512", o.set = kernel("round");
       o.set.push_back(fmt::format("pattern.0.mixer.rope_theta={}", rope ? 10000 : 0));
-      o.task_set = {fmt::format("train_length={}", grows ? first : longest),
-                    fmt::format("test_length={}", longest)};
+      o.task_set = {fmt::format("train_length={}", grows ? first_swaps(e) : longest_swaps(e)),
+                    fmt::format("test_length={}", longest_swaps(e))};
       o.grow_at = grows ? 0.99 : 0;
       o.batch = at<int64_t>(e, 64, 32, 256), o.steps = at<int64_t>(e, 600, 2000, 20000);
       o.eval_every = o.steps / 20, o.checkpoint_every = o.eval_every;
-      add_trials(out,
-                 grows ? fmt::format("{} to {} swaps", first, longest)
-                       : fmt::format("{} swaps from the start", longest),
-                 rope ? "RoPE" : "no positions", o, {1e-3}, e == Effort::kPaper ? 3 : 1);
+      add_trials(out, curriculum_row(e, grows), kPositions[rope], o, {1e-3}, e == Effort::kPaper ? 3 : 1);
     }
+  return out;
+}
+
+std::vector<Expectation> curriculum_expected(Effort e) {
+  std::vector<Expectation> out;
+  for (const char* positions : kPositions) {
+    out.push_back({.row = curriculum_row(e, true), .column = positions, .at_least = 99});
+    out.push_back({.row = curriculum_row(e, false), .column = positions, .at_most = 60});
+  }
   return out;
 }
 
@@ -165,6 +178,7 @@ std::span<const Experiment> deltaformer_experiments() {
                 "in length whenever 99 % are right.",
        .measure = {},
        .trials = curriculum,
+       .expected = curriculum_expected,
        .length_metric = "accuracy, swaps"},
       {.name = "deltaformer-reach",
        .title = "Reachability in two trees",
