@@ -325,6 +325,7 @@ TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
   EXPECT_EQ(r->study.trials[0].result->value("stopped", ""), stop_text(Stop::kNotFinite));
   ASSERT_TRUE(r->study.trials[1].result);
   EXPECT_EQ(r->study.trials[1].result->value("stopped", ""), stop_text(Stop::kSteps));
+  EXPECT_NE(table_text(e, r->study).find("1 not finite"), std::string::npos) << table_text(e, r->study);
 }
 
 }  // namespace

@@ -26,11 +26,22 @@ std::vector<PaperFigure> figures_of(const Experiment& e) {
   return e.figures ? e.figures() : std::vector<PaperFigure>{};
 }
 
-std::string ours(const CellResult& c, bool loss) {
+// How many runs of a cell ended because their loss was not finite.
+size_t not_finite(const Study& study, const std::string& row, const std::string& column) {
+  return std::ranges::count_if(study.trials, [&](const TrialResult& t) {
+    return t.trial.row == row && t.trial.column == column && t.result &&
+           t.result->value("stopped", "") == stop_text(Stop::kNotFinite);
+  });
+}
+
+std::string ours(const Study& study, const std::string& row, const std::string& column, const CellResult& c,
+                 bool loss) {
   if (c.values.empty()) return "-";
   std::string text = number(c.best, loss);
   if (c.values.size() > 1) text += fmt::format(" ({})", number(c.median, loss));
   if (c.values.size() < c.planned) text += fmt::format(" [{} of {}]", c.values.size(), c.planned);
+  if (const size_t n = not_finite(study, row, column))
+    text += c.planned == 1 ? ", not finite" : fmt::format(", {} not finite", n);
   return text;
 }
 
@@ -214,7 +225,8 @@ Page report_page(const Experiment& e, const Study& study, const Program& program
         cells.push_back({text, f ? PageCell::Mark::kNone : PageCell::Mark::kMissing});
       }
       const CellResult c = study.cell(row, column, e.measure.larger_is_better());
-      PageCell cell{ours(c, loss), c.values.empty() ? PageCell::Mark::kMissing : PageCell::Mark::kNone};
+      PageCell cell{ours(study, row, column, c, loss),
+                    c.values.empty() ? PageCell::Mark::kMissing : PageCell::Mark::kNone};
       for (const Verdict& v : judged)
         if (v.expected.row == row && v.expected.column == column && v.done)
           cell.mark = v.met ? PageCell::Mark::kGood : PageCell::Mark::kBad;
@@ -245,7 +257,7 @@ std::string table_text(const Experiment& e, const Study& study) {
     out += fmt::format("{:<{}}", row, width);
     for (const std::string& column : study.columns) {
       const CellResult c = study.cell(row, column, e.measure.larger_is_better());
-      out += fmt::format("  {:>22}", ours(c, loss));
+      out += fmt::format("  {:>22}", ours(study, row, column, c, loss));
       const PaperFigure* f = figure(paper, row, column);
       if (!paper.empty()) out += fmt::format("  {:>8}", f ? number(f->best, loss) : "-");
     }
