@@ -234,14 +234,18 @@ TEST(Runner, ChoosesRowsColumnsAndLearningRates) {
   EXPECT_GT(all, 24u);
 }
 
+Experiment test_experiment(std::vector<Trial> (*trials)(Effort)) {
+  return {.name = "test",
+          .title = "Test",
+          .paper = "none",
+          .shows = "nothing",
+          .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
+          .trials = trials};
+}
+
 TEST(Runner, RunsOnceAndResumes) {
   const TestDir dir;
-  const Experiment e{.name = "test",
-                     .title = "Test",
-                     .paper = "none",
-                     .shows = "nothing",
-                     .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
-                     .trials = two_trials};
+  const Experiment e = test_experiment(two_trials);
   const LabOptions o{.dir = dir.path(),
                      .effort = Effort::kQuick,
                      .only = "",
@@ -304,18 +308,13 @@ TEST(Runner, RunsOnceAndResumes) {
 // The first diverges before its first step, and has a result; the second is as if it were alone.
 TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
   const TestDir dir;
-  const Experiment e{.name = "test",
-                     .title = "Test",
-                     .paper = "none",
-                     .shows = "nothing",
-                     .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
-                     .trials = [](Effort effort) {
-                       std::vector<Trial> trials = two_trials(effort);
-                       TrainOptions& o = trials[0].options;
-                       o.set.push_back("init_std=50"), o.lr = 1000, o.clip = 0, o.bad_steps = 3;
-                       o.steps = 400, o.warmup = 0;
-                       return trials;
-                     }};
+  const Experiment e = test_experiment([](Effort effort) {
+    std::vector<Trial> trials = two_trials(effort);
+    TrainOptions& o = trials[0].options;
+    o.set.push_back("init_std=50"), o.lr = 1000, o.clip = 0, o.bad_steps = 3;
+    o.steps = 400, o.warmup = 0;
+    return trials;
+  });
   LabOptions o;
   o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
   ThreadPool pool(1);
