@@ -305,7 +305,7 @@ TEST(Runner, RunsOnceAndResumes) {
   EXPECT_NE(refused.error().what.find("other settings"), std::string::npos);
 }
 
-// The first diverges before its first step, and has a result; the second is as if it were alone.
+// The first diverges and has a result; the second runs as if it were alone.
 TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
   const TestDir dir;
   const Experiment e = test_experiment([](Effort effort) {
