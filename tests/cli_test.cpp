@@ -49,6 +49,22 @@ TEST(Cli, HelpAndVersionWork) {
   }
 }
 
+TEST(Cli, TheLabNamesMistakes) {
+  const TempDir dir;
+  const std::vector<std::string> paper{"lab", "run", "hqlt-table3", "--paper", "--dir", dir / "lab"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), paper.begin(), paper.end());
+    return run_braid(more);
+  };
+  expect_error(run_braid({"lab", "run", "nope"}), 2, {"'nope'", "hqlt-table3"});
+  expect_error(with({"--quick"}), 2, {"--quick and --paper exclude"});
+  expect_error(with({"--precision", "f16"}), 2, {"'f16'", "bf16"});
+  expect_error(with({"--lr", "7e-3"}), 1, {"a learning rate of 0.007", "0.005; 0.001"});
+  expect_error(with({"--only", "Mamba3"}), 1, {"a row with 'Mamba3'", "Delayed-Chunk"});
+  EXPECT_FALSE(std::filesystem::exists(dir / "lab"));
+  expect_error(run_braid({"lab", "report", "--dir", dir / "lab"}), 1, {"there are no experiments here"});
+}
+
 // A tokenizer made from a text, a model trained with it, and text from that model; the run goes on without
 // the original file.
 TEST(Cli, TrainsWithATokenizerThatGoesAlong) {

@@ -230,7 +230,13 @@ TEST(Runner, ChoosesRowsColumnsAndLearningRates) {
   EXPECT_EQ(count(), 1u);
   o.lr = 7e-3;
   EXPECT_EQ(count(), 0u);
-  EXPECT_NE(load_study(e, o).error().what.find("0.007"), std::string::npos);
+  EXPECT_EQ(
+      load_study(e, o).error().what,
+      "hqlt-table3: no training run has a row with 'Synchronous' and a column with 'parity' and a learning "
+      "rate of 0.007");
+  o.only = o.column = "";
+  EXPECT_EQ(load_study(e, o).error().what, "hqlt-table3: no training run has a learning rate of 0.007");
+  EXPECT_EQ(load_study(e, o).error().fix, "there are, for --lr: 0.005; 0.001; 0.0005; 0.0001");
   EXPECT_GT(all, 24u);
 }
 

@@ -1,6 +1,7 @@
 #include "lab/runner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -86,6 +87,27 @@ std::vector<Trial> chosen_trials(const Experiment& e, const LabOptions& o) {
   return trials;
 }
 
+// Of what was asked for, and what there would be.
+Error nothing_chosen(const Experiment& e, const LabOptions& o) {
+  std::vector<std::string> asked, there;
+  const auto filter = [&](bool given, const std::string& what, const char* option, const auto& name) {
+    if (!given) return;
+    asked.push_back(what);
+    std::vector<std::string> names;
+    for (const Trial& t : e.trials(o.effort))
+      if (std::ranges::find(names, name(t)) == names.end()) names.push_back(name(t));
+    there.push_back(fmt::format("{}: {}", option, fmt::join(names, "; ")));
+  };
+  filter(!o.only.empty(), fmt::format("a row with '{}'", o.only), "--only",
+         [](const Trial& t) { return t.row; });
+  filter(!o.column.empty(), fmt::format("a column with '{}'", o.column), "--column",
+         [](const Trial& t) { return t.column; });
+  filter(o.lr > 0, fmt::format("a learning rate of {:g}", o.lr), "--lr",
+         [](const Trial& t) { return fmt::format("{:g}", t.options.lr); });
+  return {fmt::format("{}: no training run has {}", e.name, fmt::join(asked, " and ")),
+          fmt::format("there are, for {}", fmt::join(there, ", for "))};
+}
+
 Status write_report(const Experiment& e, const LabOptions& o, const Study& study, const Program& program) {
   const std::string dir = study_dir(e, o);
   if (Status s = save_json(dir + "/result.json", study_json(e, study)); !s) return s;
@@ -107,10 +129,7 @@ Result<Study> load_study(const Experiment& e, const LabOptions& o) {
     study.trials.push_back(load_trial(e, o, t));
     once(study.rows, t.row), once(study.columns, t.column);
   }
-  if (study.trials.empty())
-    return Error{fmt::format("{}: no training run has a row with '{}', a column with '{}'{}", e.name, o.only,
-                             o.column, o.lr > 0 ? fmt::format(" and a learning rate of {:g}", o.lr) : ""),
-                 "leave --only, --column and --lr out to see all of them"};
+  if (study.trials.empty()) return nothing_chosen(e, o);
   return study;
 }
 
