@@ -166,8 +166,10 @@ std::function<int()> define_lab(CLI::App& app) {
       return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
     if (all->o.seeds < 0) return wrong_use({"lab run: --seeds must not be negative"});
     if (!(all->o.lr >= 0)) return wrong_use({"lab run: --lr must not be negative"});
-    if (const std::string& p = all->o.precision; !p.empty() && p != "f32" && p != "bf16")
-      return wrong_use({"lab run: there is no precision '" + p + "'", suggest(p, {"f32", "bf16"})});
+    TrainOptions train;
+    if (!all->o.precision.empty()) train.precision = all->o.precision;
+    if (const std::vector<Problem> p = unusable(train); !p.empty())
+      return wrong_use(to_error("lab run: these options cannot be used", p));
     if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
     LabOptions o = all->o;
     o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;
