@@ -1,4 +1,4 @@
-# libbraid: all rooms but the command line in one archive, its public headers, a CMake package and a pkg-config file.
+# libbraid: the rooms of src/ in one archive, its public headers, a CMake package and a pkg-config file.
 # All of it can be moved after installation.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -13,8 +13,7 @@ add_custom_command(OUTPUT ${public_include}/stamp
                    COMMENT "Laying out the public headers")
 add_custom_target(public_headers ALL DEPENDS ${public_include}/stamp)
 
-get_property(rooms GLOBAL PROPERTY BRAID_ROOMS)
-list(TRANSFORM rooms REPLACE "(.+)" "$<TARGET_OBJECTS:braid_\\1>" OUTPUT_VARIABLE room_objects)
+list(TRANSFORM src_rooms REPLACE "(.+)" "$<TARGET_OBJECTS:braid_\\1>" OUTPUT_VARIABLE room_objects)
 add_library(libbraid STATIC ${room_objects})
 add_library(braid::braid ALIAS libbraid)
 add_dependencies(libbraid public_headers)

@@ -11,7 +11,7 @@
 #include "infer/session.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"
-#include "model/state_check.h"
+#include "verify/state_check.h"
 #include "process.h"
 
 namespace braid::test {

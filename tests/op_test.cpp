@@ -9,7 +9,7 @@
 #include "io/safetensors.h"
 #include "kernels/attention/attention_ref.h"
 #include "kernels/delta_former/delta_former_ref.h"
-#include "kernels/common/compare.h"
+#include "verify/compare.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 #include "kernels/l2norm/l2norm_ref.h"
 #include "kernels/selective_scan/selective_scan_ref.h"

@@ -6,7 +6,6 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/presets.h"
-#include "tasks/task_source.h"
 #include "train/gradient.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops.h"
-#include "kernels/common/compare.h"
+#include "verify/compare.h"
 
 namespace braid {
 namespace {

@@ -11,7 +11,7 @@
 #include "chat/text.h"
 #include "io/file.h"
 #include "io/ordered_json.h"
-#include "io/test_dir.h"
+#include "support/test_dir.h"
 
 namespace braid {
 namespace {

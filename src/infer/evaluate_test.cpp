@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "infer/long_check.h"
-#include "io/test_dir.h"
+#include "verify/long_check.h"
+#include "support/test_dir.h"
 #include "model/presets.h"
 
 namespace braid {

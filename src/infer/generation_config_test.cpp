@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/file.h"
-#include "io/test_dir.h"
+#include "support/test_dir.h"
 
 namespace braid {
 namespace {

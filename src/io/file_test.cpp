@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-#include "io/test_dir.h"
+#include "support/test_dir.h"
 
 // Stands in for the C library in this program: one named call fails with `err` as long as a Fault lives.
 namespace {

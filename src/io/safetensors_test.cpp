@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "io/json.h"
-#include "io/test_dir.h"
+#include "support/test_dir.h"
 
 namespace braid {
 namespace {

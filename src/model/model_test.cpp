@@ -9,8 +9,8 @@
 
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "io/test_dir.h"
-#include "kernels/common/compare.h"
+#include "support/test_dir.h"
+#include "verify/compare.h"
 #include "model/mixers/registry.h"
 #include "model/presets.h"
 #include "model/state_file.h"

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "io/test_dir.h"
-#include "kernels/common/compare.h"
-#include "model/lively_model.h"
+#include "support/test_dir.h"
+#include "verify/compare.h"
+#include "support/lively_model.h"
 #include "model/state_file.h"
 
 namespace braid {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "io/test_dir.h"
-#include "kernels/common/compare.h"
+#include "support/test_dir.h"
+#include "verify/compare.h"
 #include "kernels/weight_matmul/activations.h"
 #include "model/families/convert.h"
 #include "model/presets.h"

@@ -8,11 +8,9 @@
 
 #include "base/cpu.h"
 #include "base/nearest.h"
-#include "data/text.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "model/presets.h"
-#include "tasks/task_source.h"
 
 namespace braid {
 namespace {
@@ -37,26 +35,6 @@ Status validate(const TrainOptions& o) {
     p.push_back({"--stop-at", "needs --task", "for a text use --patience, --minutes or --steps"});
   if (!p.empty()) return to_error("these options cannot be used", p);
   return {};
-}
-
-Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
-  const auto seed = static_cast<uint64_t>(o.seed);
-  if (!o.text.empty()) {
-    // A run has a copy of its tokenizer, so that it can go on without the original.
-    const std::string& tokenizer = o.resume && !o.tokenizer.empty() ? o.run : o.tokenizer;
-    auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length),
-                                               .validation_length = static_cast<size_t>(o.eval_length),
-                                               .validation_limit = static_cast<size_t>(o.eval_size),
-                                               .seed = seed,
-                                               .tokenizer = tokenizer});
-    if (!text) return text.error();
-    return std::unique_ptr<Source>(std::move(*text));
-  }
-  auto task = make_task(o.task, o.task_set);
-  if (!task) return task.error();
-  return std::unique_ptr<Source>(std::make_unique<TaskSource>(
-      std::move(*task),
-      TaskSourceOptions{.seed = seed, .validation_size = static_cast<size_t>(o.eval_size)}));
 }
 
 Status check_batch(const TrainOptions& o, const Source& source) {

@@ -1,5 +1,4 @@
-// From options to a source of data, a config, a run record, and a whole run: what train, lab, bench and demo
-// share.
+// From options to a config, a run record, and a whole run: what train, lab, bench and demo share.
 #pragma once
 
 #include <functional>
@@ -15,7 +14,6 @@ namespace braid {
 
 // Problems of single values, all at once.
 Status validate(const TrainOptions& o);
-Result<std::unique_ptr<Source>> make_source(const TrainOptions& o);
 Status check_batch(const TrainOptions& o, const Source& source);  // a step's tokens are counted in 32 bits
 Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size);
 Result<ModelConfig> make_config(const TrainOptions& o, const Source& source);  // it fits the data

@@ -9,7 +9,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 
 namespace braid {
@@ -33,7 +32,5 @@ struct AdamWFns {  // elements [begin, end)
   void (*run)(const AdamWIn&, const AdamWState&, size_t begin, size_t end);
 };
 Impls<AdamWFns>& adamw_impls();
-std::vector<CheckRow> adamw_check();
-std::vector<BenchCase> adamw_bench();
 
 }  // namespace braid

@@ -1,7 +1,7 @@
 #include "kernels/adamw/adamw.h"
 
 #include "kernels/adamw/adamw_ref.h"
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 
 namespace braid {
 namespace {

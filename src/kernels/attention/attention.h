@@ -12,7 +12,6 @@
 
 #include "base/parallel.h"
 #include "kernels/attention/drop.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -96,7 +95,5 @@ struct AttentionFns {
 };
 size_t attention_block(const AttentionShape& shape);
 Impls<AttentionFns>& attention_impls();
-std::vector<CheckRow> attention_check();
-std::vector<BenchCase> attention_bench();
 
 }  // namespace braid

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/attention/attention_ref.h"
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 
 namespace braid {
 namespace {

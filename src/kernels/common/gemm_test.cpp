@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/cpu.h"
-#include "kernels/common/compare.h"
+#include "verify/compare.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/common/gemm_test.cpp"

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -33,7 +32,5 @@ struct CrossEntropyFns {  // rows [begin, end)
   void (*run)(const CrossEntropyIn&, const CrossEntropyOut&, size_t begin, size_t end);
 };
 Impls<CrossEntropyFns>& cross_entropy_impls();
-std::vector<CheckRow> cross_entropy_check();
-std::vector<BenchCase> cross_entropy_bench();
 
 }  // namespace braid

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/cross_entropy/cross_entropy_ref.h"
 
 namespace braid {

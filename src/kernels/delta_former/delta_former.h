@@ -14,7 +14,6 @@
 
 #include "base/parallel.h"
 #include "kernels/attention/attention.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -108,7 +107,5 @@ struct DeltaFormerFns {  // sequence s, one head
               Mat<const float> du, const DeltaFormerGrad&, size_t s, size_t head, float* scratch);
 };
 Impls<DeltaFormerFns>& delta_former_impls();
-std::vector<CheckRow> delta_former_check();
-std::vector<BenchCase> delta_former_bench();
 
 }  // namespace braid

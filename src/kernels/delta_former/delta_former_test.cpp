@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "kernels/attention/attention_ref.h"
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/delta_former/delta_former_ref.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -41,7 +40,5 @@ struct DeltaGatesFns {                           // rows [begin, end)
               float* sums, size_t begin, size_t end);
 };
 Impls<DeltaGatesFns>& delta_gates_impls();
-std::vector<CheckRow> delta_gates_check();
-std::vector<BenchCase> delta_gates_bench();
 
 }  // namespace braid

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/delta_gates/delta_gates_ref.h"
 
 namespace braid {

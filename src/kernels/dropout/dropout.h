@@ -7,7 +7,6 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -25,7 +24,5 @@ struct DropoutFns {  // rows [begin, end)
   void (*run)(const DropoutMask&, Mat<const float> x, Mat<float> y, size_t begin, size_t end);
 };
 Impls<DropoutFns>& dropout_impls();
-std::vector<CheckRow> dropout_check();
-std::vector<BenchCase> dropout_bench();
 
 }  // namespace braid

@@ -1,6 +1,6 @@
 #include "kernels/dropout/dropout.h"
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/dropout/dropout_ref.h"
 
 namespace braid {

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -33,7 +32,5 @@ struct ElementwiseFns {  // rows [begin, end)
   double (*sum_squares)(const float* x, size_t n);
 };
 Impls<ElementwiseFns>& elementwise_impls();
-std::vector<CheckRow> elementwise_check();
-std::vector<BenchCase> elementwise_bench();
 
 }  // namespace braid

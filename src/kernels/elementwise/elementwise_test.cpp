@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/elementwise/elementwise_ref.h"
 
 namespace braid {

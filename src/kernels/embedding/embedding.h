@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -22,7 +21,5 @@ struct EmbeddingFns {
               size_t end);  // columns
 };
 Impls<EmbeddingFns>& embedding_impls();
-std::vector<CheckRow> embedding_check();
-std::vector<BenchCase> embedding_bench();
 
 }  // namespace braid

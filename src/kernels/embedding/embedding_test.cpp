@@ -1,6 +1,6 @@
 #include "kernels/embedding/embedding.h"
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/embedding/embedding_ref.h"
 
 namespace braid {

@@ -14,7 +14,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/matmul/matmul.h"
 #include "tensor/tensor.h"
@@ -143,7 +142,5 @@ struct FastWeightFns {
 inline constexpr size_t kFastWeightChunkBlock = 128;
 inline constexpr size_t kFastWeightBlock = 64;
 Impls<FastWeightFns>& fast_weight_impls();
-std::vector<CheckRow> fast_weight_check();
-std::vector<BenchCase> fast_weight_bench();
 
 }  // namespace braid

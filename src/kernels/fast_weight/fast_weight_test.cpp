@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 
 namespace braid {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -34,7 +33,5 @@ struct L2NormFns {  // rows [begin, end)
               size_t end);
 };
 Impls<L2NormFns>& l2norm_impls();
-std::vector<CheckRow> l2norm_check();
-std::vector<BenchCase> l2norm_bench();
 
 }  // namespace braid

@@ -1,6 +1,6 @@
 #include "kernels/l2norm/l2norm.h"
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/l2norm/l2norm_ref.h"
 
 namespace braid {

@@ -13,7 +13,6 @@
 #pragma once
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -76,10 +75,6 @@ inline constexpr size_t kSkinnyRows = 8;
 
 Impls<MatmulFns>& matmul_impls();
 Impls<MatmulBf16Fns>& matmul_bf16_impls();
-std::vector<CheckRow> matmul_check();
-std::vector<CheckRow> matmul_bf16_check();
-std::vector<BenchCase> matmul_bench();
-std::vector<BenchCase> matmul_bf16_bench();
 
 // The highest f32 multiply-add rate of one core, measured now with registers only, in flop/s.
 double measure_fma_peak();

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/matmul/matmul_ref.h"
 
 namespace braid {

@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -120,7 +119,5 @@ struct PointwiseFns {  // rows [begin, end), or columns (map_dbias, forget_dlow)
   void (*l1_bwd)(const L1NormIn&, Mat<const float> dy, Mat<float> dx, Into, size_t begin, size_t end);
 };
 Impls<PointwiseFns>& pointwise_impls();
-std::vector<CheckRow> pointwise_check();
-std::vector<BenchCase> pointwise_bench();
 
 }  // namespace braid

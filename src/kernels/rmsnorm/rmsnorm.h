@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -58,7 +57,5 @@ struct RmsNormFns {  // rows [begin, end) of one call; dw over columns [begin, e
              size_t end);
 };
 Impls<RmsNormFns>& rmsnorm_impls();
-std::vector<CheckRow> rmsnorm_check();
-std::vector<BenchCase> rmsnorm_bench();
 
 }  // namespace braid

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -54,7 +53,5 @@ struct RopeFns {  // rows [begin, end); direction +1 forward, -1 backward
   void (*rotate)(const RopeIn&, Mat<float> y, float direction, Into, size_t begin, size_t end);
 };
 Impls<RopeFns>& rope_impls();
-std::vector<CheckRow> rope_check();
-std::vector<BenchCase> rope_bench();
 
 }  // namespace braid

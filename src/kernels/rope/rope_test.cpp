@@ -1,6 +1,6 @@
 #include "kernels/rope/rope.h"
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/rope/rope_ref.h"
 
 namespace braid {

@@ -12,7 +12,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -83,7 +82,5 @@ struct SelectiveScanFns {                          // channels [begin, end), at 
               float* checkpoints, Mat<float> dB, Mat<float> dC, size_t begin, size_t end);
 };
 Impls<SelectiveScanFns>& selective_scan_impls();
-std::vector<CheckRow> selective_scan_check();
-std::vector<BenchCase> selective_scan_bench();
 
 }  // namespace braid

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/selective_scan/selective_scan_ref.h"
 
 namespace braid {

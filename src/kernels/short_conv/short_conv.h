@@ -12,7 +12,6 @@
 #include <span>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -82,7 +81,5 @@ struct ShortConvFns {  // channels [begin, end); heads of l2_dim are normalised,
               size_t l2_dim, size_t begin, size_t end);  // all sequences
 };
 Impls<ShortConvFns>& short_conv_impls();
-std::vector<CheckRow> short_conv_check();
-std::vector<BenchCase> short_conv_bench();
 
 }  // namespace braid

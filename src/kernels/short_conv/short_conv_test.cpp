@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/short_conv/short_conv_ref.h"
 
 namespace braid {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "tensor/tensor.h"
 
@@ -33,7 +32,5 @@ struct SwigluFns {  // rows [begin, end)
   void (*bwd)(const SwigluIn&, Mat<const float> dy, const SwigluGrad&, size_t begin, size_t end);
 };
 Impls<SwigluFns>& swiglu_impls();
-std::vector<CheckRow> swiglu_check();
-std::vector<BenchCase> swiglu_bench();
 
 }  // namespace braid

@@ -1,6 +1,6 @@
 #include "kernels/swiglu/swiglu.h"
 
-#include "kernels/common/op_test.h"
+#include "support/op_test.h"
 #include "kernels/swiglu/swiglu_ref.h"
 
 namespace braid {

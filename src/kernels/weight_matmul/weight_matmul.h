@@ -27,7 +27,6 @@
 #include <string_view>
 
 #include "base/parallel.h"
-#include "kernels/common/compare.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
 #include "tensor/tensor.h"
@@ -126,7 +125,5 @@ struct WeightMatmulFns {
 Impls<WeightMatmulFns>& weight_matmul_impls();
 // Whether X is rounded to 16 bits, here and now: a whole model then agrees with its reference to kTol16.
 bool weight_matmul_rounds(WeightFormat f);
-std::vector<CheckRow> weight_matmul_check();
-std::vector<BenchCase> weight_matmul_bench();
 
 }  // namespace braid

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "kernels/common/op_test.h"
-#include "kernels/weight_matmul/stored_sample.h"
+#include "support/op_test.h"
+#include "verify/ops/stored_sample.h"
 
 namespace braid {
 namespace {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "io/file.h"
-#include "io/test_dir.h"
+#include "support/test_dir.h"
 #include "model/families/convert.h"
 #include "model/presets.h"
 

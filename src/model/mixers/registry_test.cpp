@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "io/test_dir.h"
-#include "kernels/common/compare.h"
+#include "support/test_dir.h"
+#include "verify/compare.h"
 #include "model/mixers/remember.h"
 #include "model/model.h"
 

@@ -1,0 +1,338 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "support/test_dir.h"
+#include "lab/compute.h"
+#include "lab/fit.h"
+#include "lab/makers.h"
+#include "report/page.h"
+#include "lab/report.h"
+#include "report/run_page.h"
+#include "lab/runner.h"
+#include "tasks/make_source.h"
+
+namespace braid {
+namespace {
+
+TEST(Plot, TicksAreRoundAndInside) {
+  EXPECT_EQ(axis_ticks(0, 100, false, 5), (std::vector<double>{0, 20, 40, 60, 80, 100}));
+  EXPECT_EQ(axis_ticks(-3, 3, false, 6), (std::vector<double>{-3, -2, -1, 0, 1, 2, 3}));
+  EXPECT_EQ(axis_ticks(40, 256, true), (std::vector<double>{64, 128, 256}));
+  EXPECT_EQ(axis_ticks(1, 1e6, true), (std::vector<double>{1, 10, 100, 1000, 1e4, 1e5, 1e6}));
+  EXPECT_TRUE(axis_ticks(1, 1, false).empty());
+  EXPECT_TRUE(axis_ticks(-1, 5, true).empty());
+}
+
+TEST(Plot, SurvivesWhatRunsGive) {
+  const double nan = std::nan("");
+  const Chart charts[] = {{.title = "nothing"},
+                          {.title = "one", .series = {{.name = "a", .x = {1}, .y = {2}}}},
+                          {.title = "gap", .series = {{.name = "a", .x = {1, 2, 3}, .y = {2, nan, 4}}}},
+                          {.title = "zero on a log axis",
+                           .log_x = true,
+                           .series = {{.name = "a", .x = {0, 2, 3}, .y = {2, 1, 4}}}}};
+  for (const Chart& c : charts) {
+    const std::string text = svg(c);
+    EXPECT_EQ(text.find("nan"), std::string::npos) << c.title;
+    EXPECT_EQ(text.find("inf"), std::string::npos) << c.title;
+  }
+  // A gap cuts the line: no polyline of two points is left.
+  EXPECT_EQ(svg(charts[2]).find("polyline"), std::string::npos);
+}
+
+TEST(Page, EscapesEverything) {
+  Page page("<a> & b");
+  page.paragraph("<script>");
+  page.table({.head = {"<h>"}, .rows = {{{"<c>"}}}, .caption = "<k>"});
+  page.chart({.title = "<t>", .series = {{.name = "<s>", .x = {1, 2}, .y = {1, 2}}}});
+  page.code("<x>");
+  const std::string html = page.html();
+  for (const char* raw : {"<a>", "<script>", "<h>", "<c>", "<k>", "<t>", "<s>", "<x>"})
+    EXPECT_EQ(html.find(raw), std::string::npos) << raw;
+}
+
+// A law with a little noise comes back, and the fits to resampled points lie around it.
+TEST(Fit, FindsTheLawAgain) {
+  const ScalingLaw law{.e = 1.2, .a = 30, .b = 80, .alpha = 0.35, .beta = 0.3};
+  std::vector<ScalingPoint> points;
+  double sign = 1;
+  for (const double n : {5e4, 1e5, 2e5, 4e5})
+    for (const double ratio : {10.0, 20.0, 40.0, 80.0}) {
+      points.push_back({n, n * ratio, law.loss(n, n * ratio) * (1 + sign * 1e-4)});
+      sign = -sign;
+    }
+  const ScalingLaw found = fit_scaling(points);
+  EXPECT_LT(found.error, 3e-4);
+  EXPECT_NEAR(found.e, law.e, 0.15);
+  EXPECT_NEAR(found.alpha, law.alpha, 0.1);
+  EXPECT_NEAR(found.beta, law.beta, 0.05);
+  EXPECT_NEAR(found.tokens_for(4e5, 2.2) / law.tokens_for(4e5, 2.2), 1, 0.03);
+  EXPECT_TRUE(std::isinf(law.tokens_for(4e5, 1.0)));
+  std::vector<double> e;
+  for (const ScalingLaw& l : resampled_fits(points, found, 20, 1)) e.push_back(l.e);
+  EXPECT_LE(quantile(e, 0.025), found.e);
+  EXPECT_GE(quantile(e, 0.975), found.e);
+}
+
+TEST(Study, BestAndMedianAreOfTheTrialsThatAreDone) {
+  Study s{.effort = Effort::kQuick, .trials = {}, .rows = {"a"}, .columns = {"x"}};
+  for (const double v : {3.0, 1.0, 2.0, 9.0}) {
+    TrialResult t{.trial = {"a", "x", "v", {}}, .result = Json::object(), .curve = {}, .value = v};
+    if (v == 9) t.result.reset();
+    s.trials.push_back(t);
+  }
+  const CellResult c = s.cell("a", "x", true);
+  EXPECT_EQ(c.best, 3);
+  EXPECT_EQ(c.median, 2);
+  EXPECT_EQ(c.planned, 4u);
+  EXPECT_EQ(c.values.size(), 3u);
+  EXPECT_EQ(s.cell("a", "x", false).best, 1);
+  EXPECT_TRUE(std::isnan(s.cell("b", "x", true).best));
+}
+
+// Every trial of every experiment could start: its options, task, model and folder name are right.
+TEST(Experiments, EveryTrialIsValid) {
+  for (const Experiment& e : all_experiments()) {
+    EXPECT_NE(e.trials == nullptr, e.compute == nullptr) << e.name;
+    if (!e.trials) continue;
+    for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
+      std::set<std::string> ids;
+      std::set<std::string> cells;
+      for (const Trial& t : e.trials(effort)) {
+        const std::string name = std::string(e.name) + " " + t.id();
+        EXPECT_TRUE(ids.insert(t.id()).second) << name;
+        cells.insert(t.row + "|" + t.column);
+        const Status ok = validate(t.options);
+        EXPECT_TRUE(ok) << name << ": " << (ok ? "" : ok.error().what);
+        if (t.options.seed > 0) continue;
+        const Result<std::unique_ptr<Source>> source = make_source(t.options);
+        ASSERT_TRUE(source) << name << ": " << source.error().what;
+        const Result<ModelConfig> config = make_config(t.options, **source);
+        EXPECT_TRUE(config) << name << ": " << (config ? "" : config.error().what);
+        bool found = e.measure.kind == Measure::Kind::kLoss;
+        for (const Metric& m : (*source)->metrics()) found |= m.name == e.measure.metric;
+        EXPECT_TRUE(found) << name << " has no metric " << e.measure.metric;
+      }
+      EXPECT_FALSE(ids.empty()) << e.name;
+      // What is expected or printed is of cells that exist.
+      const auto exists = [&](const auto& x) {
+        EXPECT_TRUE(cells.contains(x.row + "|" + x.column)) << e.name << " " << x.row << " " << x.column;
+      };
+      if (e.expected) std::ranges::for_each(e.expected(effort), exists);
+      if (e.figures) std::ranges::for_each(e.figures(), exists);
+    }
+  }
+}
+
+// What these pages say of their models.
+TEST(Experiments, HybridsHaveAsManyParametersAsThePureKinds) {
+  for (const char* name : {"state-recall", "pcr-learn"})
+    for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
+      std::map<std::string, std::vector<double>> counts;  // by column
+      for (const Trial& t : find_experiment(name)->trials(effort)) {
+        const Result<std::unique_ptr<Source>> source = make_source(t.options);
+        ASSERT_TRUE(source) << source.error().what;
+        const Result<ModelConfig> config = make_config(t.options, **source);
+        ASSERT_TRUE(config) << config.error().what;
+        counts[t.column].push_back(static_cast<double>(Model::create(*config)->params().block_size()));
+      }
+      for (const auto& [column, n] : counts)
+        EXPECT_LT(std::ranges::max(n), 1.01 * std::ranges::min(n)) << name << ", " << column;
+    }
+}
+
+std::vector<Trial> two_trials(Effort) {
+  std::vector<Trial> out;
+  TrainOptions o;
+  o.arch = "transformer", o.size = "d16-l1-h2-f16", o.task = "parity", o.batch = 4, o.steps = 6,
+  o.eval_every = 3;
+  o.eval_size = 8, o.warmup = 1;
+  add_trials(out, "a", "x", o, {1e-3}, 2);
+  return out;
+}
+
+// Whatever is in the folder, or is not: a page comes out.
+TEST(RunPage, SurvivesDamage) {
+  const TestDir dir;
+  const auto put = [&](const char* name, std::string_view text) {
+    ASSERT_TRUE(write_atomic(dir.path() + "/" + name, std::as_bytes(std::span(text))));
+  };
+  EXPECT_NE(run_page(dir.path()).html().find("not finished"), std::string::npos);
+  put("metrics.jsonl",
+      "{\"step\":1,\"loss\":null}\n7\n{\"step\":2,\"loss\":3,\"metrics\":4}\n"
+      "{\"step\":3,\"eval_loss\":2,\"metrics\":{\"<count>\":{\"value\":0.5}}}\n{\"step\":4,\"lo");
+  put("run.json", "[1]");
+  put("result.json", R"({"stopped":"all steps done","step":3})");
+  EXPECT_EQ(metric_lines(dir.path()).size(), 3u);
+  const std::string html = run_page(dir.path()).html();
+  EXPECT_NE(html.find("all steps done"), std::string::npos);
+  EXPECT_EQ(html.find("<count>"), std::string::npos);
+}
+
+int computed = 0;
+Result<Findings> two_claims(Stages& stages) {
+  const Result<Json> r = stages("count", {{"a", int64_t{1}}, {"b", size_t{2}}, {"c", true}, {"d", "x"}},
+                                [] { return Json(++computed); });
+  if (!r) return r.error();
+  Findings out;
+  out.claims = {{"one", "<yes>", true}, {"two", "no", stages.model() == "right"}};
+  out.figures["count"] = *r;
+  out.page.grid({.title = "<g>", .rows = {"<r>"}, .columns = {"a", "b"}, .values = {{1, std::nan("")}}});
+  return out;
+}
+
+TEST(Compute, ClaimsAreJudgedAndStagesKept) {
+  const TestDir dir;
+  const Experiment e{
+      .name = "claims", .title = "Claims", .paper = "none", .shows = "nothing", .compute = two_claims};
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Program program{"braid lab run claims", "0", "0", "0"};
+  EXPECT_FALSE(run_computation(e, o, program, pool, true));  // nothing is there yet
+  for (int i = 0; i < 2; ++i) {
+    const Result<Computed> r = run_computation(e, o, program, pool, i == 1);
+    ASSERT_TRUE(r) << r.error().what;
+    EXPECT_FALSE(r->held());
+    EXPECT_EQ(computed_json(e, o, *r)["figures"]["count"], 1);  // computed once
+  }
+  o.model = "right";
+  const Result<Computed> r = run_computation(e, o, program, pool);
+  ASSERT_TRUE(r);
+  EXPECT_TRUE(r->held());
+  const Result<std::string> html = read_text(dir.path() + "/claims-quick/report.html");
+  ASSERT_TRUE(html);
+  for (const char* raw : {"<yes>", "<g>", "<r>", "nan"}) EXPECT_EQ(html->find(raw), std::string::npos) << raw;
+}
+
+// A row's whole name means this row alone; a part of it all rows that have it.
+TEST(Runner, ChoosesRowsColumnsAndLearningRates) {
+  const TestDir dir;
+  const Experiment& e = *find_experiment("hqlt-table3");
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kPaper;
+  const auto count = [&] {
+    const Result<Study> s = load_study(e, o);
+    return s ? s->trials.size() : 0;
+  };
+  const size_t all = count();
+  o.only = "Synchronous", o.column = "parity";
+  EXPECT_EQ(count(), 12u);
+  o.only = "Synch";
+  EXPECT_EQ(count(), 24u);
+  o.only = "Synchronous", o.lr = 1e-3, o.seeds = 1;
+  EXPECT_EQ(count(), 1u);
+  o.lr = 7e-3;
+  EXPECT_EQ(count(), 0u);
+  EXPECT_EQ(
+      load_study(e, o).error().what,
+      "hqlt-table3: no training run has a row with 'Synchronous' and a column with 'parity' and a learning "
+      "rate of 0.007");
+  o.only = o.column = "";
+  EXPECT_EQ(load_study(e, o).error().what, "hqlt-table3: no training run has a learning rate of 0.007");
+  EXPECT_EQ(load_study(e, o).error().fix, "there are, for --lr: 0.005; 0.001; 0.0005; 0.0001");
+  EXPECT_GT(all, 24u);
+}
+
+Experiment test_experiment(std::vector<Trial> (*trials)(Effort)) {
+  return {.name = "test",
+          .title = "Test",
+          .paper = "none",
+          .shows = "nothing",
+          .measure = {Measure::Kind::kNormalised, "accuracy", "accuracy"},
+          .trials = trials};
+}
+
+TEST(Runner, RunsOnceAndResumes) {
+  const TestDir dir;
+  const Experiment e = test_experiment(two_trials);
+  const LabOptions o{.dir = dir.path(),
+                     .effort = Effort::kQuick,
+                     .only = "",
+                     .column = "",
+                     .seeds = 0,
+                     .lr = 0,
+                     .text = "",
+                     .precision = "",
+                     .model = "",
+                     .quiet = true};
+  ThreadPool pool(1);
+  const Program program{"braid lab run test", "0", "0", "0"};
+  const Result<LabOutcome> first = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(first) << first.error().what;
+  const CellResult cell = first->study.cell("a", "x", true);
+  EXPECT_EQ(cell.values.size(), 2u);
+  const std::string root = study_dir(e, o),
+                    result = root + "/trials/" + e.trials(o.effort)[0].id() + "/result.json";
+  EXPECT_TRUE(std::filesystem::exists(root + "/report.html"));
+  EXPECT_FALSE(std::filesystem::exists(root + "/trials/" + e.trials(o.effort)[0].id() + "/state"));
+  // A result is not computed twice: a changed one stays as it is.
+  Result<Json> json = load_json(result);
+  ASSERT_TRUE(json);
+  (*json)["metrics"]["accuracy"]["value"] = 0.75;
+  ASSERT_TRUE(save_json(result, *json));
+  const Result<LabOutcome> again = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(again);
+  EXPECT_NEAR(again->study.trials[0].value, 50, 1e-9);
+  // A trial that was stopped goes on with the settings that its folder has.
+  std::filesystem::remove(result);
+  const Result<LabOutcome> resumed = run_experiment(e, o, program, pool);
+  ASSERT_TRUE(resumed) << resumed.error().what;
+  EXPECT_EQ(resumed->study.trials[0].value, first->study.trials[0].value);
+  // Fewer seeds: what is left out is not loaded either.
+  LabOptions one = o;
+  one.seeds = 1;
+  const Result<Study> fewer = load_study(e, one);
+  ASSERT_TRUE(fewer);
+  for (const TrialResult& t : fewer->trials) EXPECT_EQ(t.trial.options.seed, 0);
+  EXPECT_LT(fewer->trials.size(), first->study.trials.size());
+  // A folder from before an option was there goes on; one of other settings is refused.
+  std::filesystem::remove(result);
+  const std::string run = root + "/trials/" + e.trials(o.effort)[0].id() + "/run.json";
+  Result<Json> before = load_json(run);
+  ASSERT_TRUE(before);
+  ASSERT_EQ((*before)["options"].erase("tokenizer"), 1u);
+  ASSERT_TRUE(save_json(run, *before));
+  EXPECT_TRUE(run_experiment(e, o, program, pool));
+  std::filesystem::remove(result);
+  const Result<Json> record = load_json(run);
+  ASSERT_TRUE(record);
+  Json other = *record;
+  other["options"]["lr"] = 0.5;
+  ASSERT_TRUE(save_json(run, other));
+  const Result<LabOutcome> refused = run_experiment(e, o, program, pool);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("other settings"), std::string::npos);
+}
+
+// The first diverges and has a result; the second runs as if it were alone.
+TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
+  const TestDir dir;
+  const Experiment e = test_experiment([](Effort effort) {
+    std::vector<Trial> trials = two_trials(effort);
+    TrainOptions& o = trials[0].options;
+    o.set.push_back("init_std=50"), o.lr = 1000, o.clip = 0, o.bad_steps = 3;
+    o.steps = 400, o.warmup = 0;
+    return trials;
+  });
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Result<LabOutcome> r = run_experiment(e, o, {"braid lab run test", "0", "0", "0"}, pool);
+  ASSERT_TRUE(r) << r.error().what;
+  ASSERT_TRUE(r->study.trials[0].result);
+  EXPECT_EQ(r->study.trials[0].result->value("stopped", ""), stop_text(Stop::kNotFinite));
+  ASSERT_TRUE(r->study.trials[1].result);
+  EXPECT_EQ(r->study.trials[1].result->value("stopped", ""), stop_text(Stop::kSteps));
+  EXPECT_NE(table_text(e, r->study).find("1 not finite"), std::string::npos) << table_text(e, r->study);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,17 @@
+// A run folder as a page: curves of what metrics.jsonl has, the result, the command and the machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "report/page.h"
+
+namespace braid {
+
+// The lines of metrics.jsonl; those that are cut or damaged are left out.
+std::vector<Json> metric_lines(const std::string& run);
+
+Page run_page(const std::string& run);
+
+}  // namespace braid

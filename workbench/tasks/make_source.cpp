@@ -1,0 +1,28 @@
+#include "tasks/make_source.h"
+
+#include "data/text.h"
+#include "tasks/task_source.h"
+
+namespace braid {
+
+Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
+  const auto seed = static_cast<uint64_t>(o.seed);
+  if (!o.text.empty()) {
+    // A run has a copy of its tokenizer, so that it can go on without the original.
+    const std::string& tokenizer = o.resume && !o.tokenizer.empty() ? o.run : o.tokenizer;
+    auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length),
+                                               .validation_length = static_cast<size_t>(o.eval_length),
+                                               .validation_limit = static_cast<size_t>(o.eval_size),
+                                               .seed = seed,
+                                               .tokenizer = tokenizer});
+    if (!text) return text.error();
+    return std::unique_ptr<Source>(std::move(*text));
+  }
+  auto task = make_task(o.task, o.task_set);
+  if (!task) return task.error();
+  return std::unique_ptr<Source>(std::make_unique<TaskSource>(
+      std::move(*task),
+      TaskSourceOptions{.seed = seed, .validation_size = static_cast<size_t>(o.eval_size)}));
+}
+
+}  // namespace braid
