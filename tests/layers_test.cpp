@@ -95,8 +95,9 @@ TEST(Layers, PublicHeadersShowTheLibrary) {
     ++files;
     std::ifstream in(f.path());
     for (std::string line; std::getline(in, line);)
-      if (const std::string room = included_room(line); is_room(room))
+      if (const std::string room = included_room(line); is_room(room)) {
         EXPECT_TRUE(kLibrary.contains(room)) << f.path() << ": " << line;
+      }
   }
   EXPECT_GE(files, 4);
 }
