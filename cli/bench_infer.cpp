@@ -28,7 +28,6 @@ class Sequences {
   // The same number of tokens for each sequence, one after the other; the logits after each one's last.
   Mat<float> feed(std::span<const int32_t> tokens, Profile* profile = nullptr, bool scored = true) {
     const size_t n = states_.size(), each = tokens.size() / n;
-    model_.prepare(states_[0].position + static_cast<int64_t>(each));
     std::vector<State*> states;
     std::vector<uint32_t> offsets{0}, last;
     for (size_t s = 0; s < n; ++s) {

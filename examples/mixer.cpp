@@ -20,10 +20,9 @@ struct LookBack : Mixer {
         width(model.d_model),
         gate(declare.matrix("gate.weight", width, width)),
         out(declare.matrix("out.weight", width, width, Init::kOutput)) {}
-  Var forward(const MixerCall& call) const override {  // ops record their backward when training
-    const Var x = call.x();
-    const Var before = remembered_delay(call, x, by);  // in a state: from call to call
-    const Var mixed = blend(call.exec, before, x, call.linear(gate));
+  Var forward(const MixerCall& call) const override {           // ops record their backward when training
+    const Var before = remembered_delay(call, call.input, by);  // in a state: from call to call
+    const Var mixed = blend(call.exec, before, call.input, linear(call.exec, call.input, gate));
     return linear(call.exec, mixed, out, call.residual);
   }
   double flops_per_token(int64_t) const override { return 4.0 * static_cast<double>(width); }

@@ -18,7 +18,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)load_saved(*model, file.path());
   Result<SavedState> saved = read_saved(*model, file.path());
   if (!saved || saved->state.position > 1000) return 0;
-  model->prepare(saved->state.position + 1);
   Arena arena;
   Exec exec({.arena = &arena, .params = &model->params()});
   const int32_t token[] = {1};

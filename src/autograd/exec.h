@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "autograd/param.h"
+#include "autograd/row_map.h"
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/rng.h"
@@ -30,7 +31,8 @@ namespace braid {
 // A value and, when recording, the slot its gradient will have.
 struct Var {
   Mat<float> v;
-  int slot = -1;  // -1: no gradient flows here
+  int slot = -1;                 // -1: no gradient flows here
+  const RowMap* rows = nullptr;  // which tokens its rows belong to; null: row t is token t
   bool present() const { return v.data != nullptr; }
 };
 
@@ -194,17 +196,34 @@ class Exec {
     return {o_.grads + p.offset, p.rows(), p.cols()};
   }
 
+  // Output rows: what ops that move information between tokens (attention, fast weights, scan) return.
+  // Null: a row per token.
+  const RowMap* output_rows() const { return output_rows_; }
+  void set_output_rows(const RowMap* rows) { output_rows_ = rows; }
+  Exec every_row() const {  // the same executor without output rows
+    Exec e = *this;
+    e.output_rows_ = nullptr;
+    return e;
+  }
+
   // A result: memory from the arena, and a slot if its gradient can matter.
   Var result(size_t rows, size_t cols, bool needs_grad = true) const {
     const Mat<float> m = o_.arena->mat(rows, cols);
     if (o_.exact) forget_exact(m);
     return {m, recording() && needs_grad ? o_.tape->new_slot(rows, cols) : -1};
   }
+  // The result of a row-wise op on x: rows of the same tokens.
+  Var result_like(Var x, size_t cols, bool needs_grad = true) const {
+    Var y = result(x.v.rows, cols, needs_grad);
+    y.rows = x.rows;
+    return y;
+  }
 
  private:
   void forget_exact(Mat<const float> m) const;
 
   Options o_;
+  const RowMap* output_rows_ = nullptr;
   uint32_t dropout_site_ = 0;
 };
 

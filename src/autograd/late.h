@@ -1,6 +1,5 @@
-// Gradients of weights that come from a few rows at a time, as behind the last memory, where only supervised
-// tokens go on. Such a product reads and writes all of the gradient for hardly any arithmetic, so the rows
-// wait here until they are enough for one that is worth it.
+// Batches small weight-gradient products. With few rows dW += dY^T X is bound by reading and writing dW, so
+// rows of dY and X are collected and multiplied together later.
 #pragma once
 
 #include <vector>
@@ -13,10 +12,9 @@ class Exec;
 
 class LateGradients {
  public:
-  // Keeps rows of dy and x, whose product dy^T x belongs to the gradient of w. False: too many rows, or no
-  // room.
+  // Collects rows of dy and x for the gradient of w. False: too many rows, or no room.
   bool keep(const Exec& e, size_t w, Mat<const float> dy, Mat<const float> x);
-  void add_all(const Exec& e);  // whatever waits is added to the gradients of e
+  void add_all(const Exec& e);  // adds all collected products to the gradients of e
 
  private:
   struct Waiting {

@@ -70,6 +70,7 @@ void in_parts(std::span<const uint32_t> offsets, std::span<float* const> states,
 
 Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::span<float* const> states,
           std::span<const StateCut> cuts) {
+  x = every_token(e, x);
   const OpTimer timer(e.profile(), "delay", false);
   check_states(e, states);
   const size_t width = x.v.cols;
@@ -105,10 +106,10 @@ Var delay(Exec& e, Var x, size_t by, std::span<const uint32_t> offsets, std::spa
 
 Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const uint32_t> offsets,
                std::span<float* const> states, std::span<const StateCut> cuts) {
+  x = every_token(e, x);
   const OpTimer timer(e.profile(), "short conv", false);
   check_states(e, states);
-  const size_t width = e.weight(w).cols, first = o.first * width;
-  check(first == 0 || states.empty(), "short_conv: a part of the channels with states");
+  const size_t width = e.weight(w).cols;
   const Var y = e.result(x.v.rows, x.v.cols);
   if (!states.empty() && single_tokens(offsets)) {
     short_conv_step({.x = x.v,
@@ -123,7 +124,7 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
   }
   const auto inputs = [&](Mat<const float> rows, std::span<const uint32_t> bounds, const float* state) {
     return ShortConvIn{.x = rows,
-                       .w = e.weight(w).data + first,
+                       .w = e.weight(w).data,
                        .width = width,
                        .offsets = bounds,
                        .state = state,
@@ -144,16 +145,18 @@ Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& o, std::span<const u
   short_conv_fwd(in, y.v, block.data(), e.par());
   if (Exact* exact = e.exact()) exact->short_conv_fwd(in, y.v);
   if (e.recording())
-    e.tape().record("short conv", y.slot, [e, in, x, y, w, first] {
+    e.tape().record("short conv", y.slot, [e, in, x, y, w] {
       Tape& t = e.tape();
       const Overwrite dx(t, x);
-      short_conv_bwd(in, t.grad(y.slot), nullptr, {.dx = dx, .dw = e.weight_grad(w).data + first}, e.par());
+      short_conv_bwd(in, t.grad(y.slot), nullptr, {.dx = dx, .dw = e.weight_grad(w).data}, e.par());
     });
   return y;
 }
 
-Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets,
+Var selective_scan(Exec& e, const ScanVars& vars, std::span<const uint32_t> offsets,
                    std::span<float* const> states, std::span<const StateCut> cuts) {
+  ScanVars v = vars;
+  for (Var* x : {&v.x, &v.dt, &v.B, &v.C}) *x = every_token(e, *x);
   const OpTimer timer(e.profile(), "selective scan", false);
   check_states(e, states);
   const Mat<const float> a_log = e.weight(v.a_log);
@@ -175,7 +178,7 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
                          .states = states,
                          .low = v.low},
                         y.v, e.par());
-    return y;
+    return with_rows(e, y, e.output_rows());
   }
   SelectiveScanIn in{.x = v.x.v,
                      .dt = v.dt.v,
@@ -195,7 +198,7 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
       part.offsets = bounds, part.h0 = states[s];
       selective_scan_fwd(part, y.v.row_range(begin, end), states[s], e.par());
     });
-    return y;
+    return with_rows(e, y, e.output_rows());
   }
   const StateBlock block(e, states, count);
   in.h0 = block.data();
@@ -218,7 +221,7 @@ Var selective_scan(Exec& e, const ScanVars& v, std::span<const uint32_t> offsets
       decay_bwd(unit, dA, {.da_log = e.weight_grad(v.a_log).data}, e.par());
       t.put(dA);
     });
-  return y;
+  return with_rows(e, y, e.output_rows());
 }
 
 namespace {
@@ -263,12 +266,14 @@ FastWeightIn part_of(const FastWeightShape& s, const FastWeightIn& all, size_t b
 
 }  // namespace
 
-Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
+namespace {
+
+// A row per write; outputs of all of them.
+Var every_write(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
                 std::span<const uint32_t> offsets, std::span<float* const> states,
                 std::span<const StateCut> cuts) {
   FastWeightShape s = shape;
   if (states.empty()) s.precision = e.precision();
-  const OpTimer timer(e.profile(), "fast weight", false);
   check_states(e, states);
   FastWeightIn in = inputs(s, v, offsets);
   if (!cuts.empty()) {
@@ -325,10 +330,9 @@ Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
   return o;
 }
 
-Var fast_weight_asked(Exec& e, const FastWeightShape& s, const FastWeightVars& v,
-                      std::span<const uint32_t> offsets, std::span<const uint32_t> asked) {
-  const OpTimer timer(e.profile(), "fast weight", false);
-  check(!e.exact(), "fast_weight: the reference reads every row");
+// Outputs of the tokens `asked` only, evaluated backward in time without the state.
+Var sparse_queries(Exec& e, const FastWeightShape& s, const FastWeightVars& v,
+                   std::span<const uint32_t> offsets, std::span<const uint32_t> asked) {
   const FastWeightIn in = inputs(s, v, offsets);
   const Var o = e.result(asked.size(), s.value_heads * s.dv);
   fast_weight_asked_fwd(s, in, asked, o.v, e.par());
@@ -343,6 +347,51 @@ Var fast_weight_asked(Exec& e, const FastWeightShape& s, const FastWeightVars& v
       e.arena().release(mark);
     });
   return o;
+}
+
+// Several writes per token become rows of their own, `writes` per token: the first decays, the last is read.
+Var last_writes(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std::span<const uint32_t> offsets,
+                std::span<float* const> states, std::span<const StateCut> cuts) {
+  const size_t n = v.k.v.rows, w = v.writes, m = n * w;
+  const auto dense = [&](Var x) { return x.v.contiguous() ? x : place(e, x, x.v.cols, 0); };
+  const auto apart = [&](Var x) { return x.present() ? reshape(e, dense(x), m, x.v.cols / w) : x; };
+  const auto in_write = [&](Var x, size_t i) {
+    return x.present() ? reshape(e, place(e, x, w * x.v.cols, i * x.v.cols), m, x.v.cols) : x;
+  };
+  const FastWeightVars in{.q = in_write(v.q, w - 1),
+                          .k = apart(v.k),
+                          .v = apart(v.v),
+                          .g = in_write(v.g, 0),
+                          .beta = apart(v.beta),
+                          .g_head = v.g_head};
+  const std::span<uint32_t> bounds = e.arena().take<uint32_t>(offsets.size());
+  for (size_t i = 0; i < bounds.size(); ++i) bounds[i] = static_cast<uint32_t>(offsets[i] * w);
+  std::vector<StateCut> at(cuts.begin(), cuts.end());
+  for (StateCut& c : at) c.rows *= w;
+  const Var o = every_write(e, s, in, bounds, states, at);
+  return cols(e, reshape(e, o, n, w * o.v.cols), (w - 1) * o.v.cols, w * o.v.cols);
+}
+
+}  // namespace
+
+Var fast_weight(Exec& e, const FastWeightShape& s, const FastWeightVars& vars,
+                std::span<const uint32_t> offsets, std::span<float* const> states,
+                std::span<const StateCut> cuts) {
+  FastWeightVars v = vars;
+  for (Var* x : {&v.k, &v.v, &v.g, &v.beta}) *x = every_token(e, *x);
+  // A query costs about 2 (dk + dv) per token before it, the states dk dv per token.
+  const RowMap* out = e.output_rows();
+  const bool sparse = out && out->skip_others && states.empty() && !e.exact() && v.writes == 1 &&
+                      2 * out->token.size() * (s.dk + s.dv) <= (offsets.size() - 1) * s.dk * s.dv;
+  v.q = with_rows(e, v.q, sparse ? out : nullptr);
+  const OpTimer timer(e.profile(), "fast weight", false);
+  if (sparse) {
+    Var o = sparse_queries(e, s, v, offsets, out->token);
+    o.rows = out;
+    return o;
+  }
+  const auto run = v.writes > 1 ? last_writes : every_write;
+  return with_rows(e, run(e, s, v, offsets, states, cuts), out);
 }
 
 namespace {
@@ -498,20 +547,25 @@ Var chunks_in_turn(Exec& e, FastWeightShape s, const FastWeightVars& v, size_t c
 
 }  // namespace
 
-Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
+Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& vars, size_t chunk,
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
                        std::span<float* const> states, std::span<const StateCut> cuts) {
+  check(vars.writes == 1, "fast_weight_chunks: one write per token");
+  FastWeightVars v = vars;
+  for (Var* x : {&v.q, &v.k, &v.v, &v.g, &v.beta}) *x = every_token(e, *x);
   const OpTimer timer(e.profile(), "fast weight chunks", false);
   check_states(e, states);
   const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
                                : chunks_in_turn(e, s, v, chunk, positions, offsets, states, cuts);
   if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
-  return o;
+  return with_rows(e, o, e.output_rows());
 }
 
-DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFormerVars& v,
+DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFormerVars& vars,
                                std::span<const uint32_t> offsets,
                                std::span<const std::span<const KvSegment>> past) {
+  DeltaFormerVars v = vars;
+  for (Var* x : {&v.q, &v.k, &v.v, &v.a, &v.b}) *x = every_token(e, *x);
   const OpTimer timer(e.profile(), "delta former", false);
   check(past.empty() || !e.recording(), "gradients through a cache are not recorded");
   check(past.empty() || !e.exact(), "Exact carries no states");
@@ -555,7 +609,7 @@ DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFo
       }
       t.put(da);
     });
-  return {o, u};
+  return {with_rows(e, o, e.output_rows()), u};
 }
 
 }  // namespace braid

@@ -104,10 +104,10 @@ void add_weight_gradient(const Exec& e, size_t w, const Operand& dy, const Opera
 
 // Where a branch is added to the residual stream: a copy when the tape needs the old value, in place when
 // not.
-Var onto(Exec& e, Var residual, size_t rows, size_t cols) {
-  if (!residual.present()) return e.result(rows, cols);
+Var onto(Exec& e, Var residual, Var x, size_t cols) {
+  if (!residual.present()) return e.result_like(x, cols);
   if (!e.recording()) return residual;
-  const Var y = e.result(rows, cols);
+  const Var y = e.result_like(x, cols);
   copy<float>(residual.v, y.v);
   if (Exact* exact = e.exact()) exact->copy(residual.v, y.v);
   return y;
@@ -157,6 +157,35 @@ void LateGradients::add_all(const Exec& e) {
   for (size_t w = 0; w < waiting_.size(); ++w) add(e, w);
 }
 
+Var every_token(Exec& e, Var x) { return with_rows(e, x, nullptr); }
+
+Var with_rows(Exec& e, Var x, const RowMap* to) {
+  if (!x.present() || x.rows == to) return x;
+  std::span<const uint32_t> which = to ? to->token : x.rows->of_token;
+  if (to && x.rows) {
+    const std::span<uint32_t> through = e.arena().take<uint32_t>(to->token.size());
+    for (size_t i = 0; i < through.size(); ++i) through[i] = x.rows->of_token[to->token[i]];
+    which = through;
+  }
+  for (const uint32_t r : which)
+    check(r < x.v.rows, "with_rows: a token without a row (row-wise ops make results by result_like())");
+  Var y = rows(e, {x.v, x.slot}, which);
+  y.rows = to;
+  return y;
+}
+
+void common_rows(Exec& e, std::initializer_list<Var*> vars) {
+  const RowMap* to = nullptr;
+  bool differ = false;
+  for (const Var* x : vars)
+    if (x->present()) {
+      differ |= x->rows != (*vars.begin())->rows;
+      if (x->rows == e.output_rows()) to = e.output_rows();
+    }
+  for (Var* x : vars)
+    if (differ && x->present()) *x = with_rows(e, *x, to);
+}
+
 Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
   const OpTimer timer(e.profile(), "embedding", false);
   const Var y = e.result(ids.size(), e.param(table).cols());
@@ -171,9 +200,10 @@ Var embedding(Exec& e, std::span<const int32_t> ids, size_t table) {
 }
 
 Var linear(Exec& e, Var x, size_t w, Var residual) {
+  common_rows(e, {&x, &residual});
   const OpTimer timer(e.profile(), "linear", false);
   const Operand xs = activation(e, x.v);
-  const Var y = onto(e, residual, x.v.rows, e.param(w).rows());
+  const Var y = onto(e, residual, x, e.param(w).rows());
   project(e, xs, w, y.v, into_of(residual));
   if (e.recording())
     e.tape().record("linear", y.slot, [e, x, xs, w, y, residual] {
@@ -199,7 +229,7 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
   bool all_stored = true;
   for (const size_t w : ws) cols += e.param(w).rows(), all_stored &= e.stored(w) != nullptr;
   const Operand xs = activation(e, x.v);
-  const Var y = e.result(x.v.rows, cols);
+  const Var y = e.result_like(x, cols);
   const std::span<WeightProduct> products = e.arena().take<WeightProduct>(all_stored ? ws.size() : 0);
   size_t at = 0;
   for (size_t i = 0; i < ws.size(); ++i) {
@@ -230,9 +260,10 @@ Var linear_concat(Exec& e, Var x, std::span<const size_t> ws) {
 }
 
 Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
+  common_rows(e, {&gu, &residual});
   const size_t n = gu.v.rows, f = gu.v.cols / 2;
   const SwigluIn in{gu.v.col_range(0, f), gu.v.col_range(f, 2 * f)};
-  const Var y = onto(e, residual, n, e.param(w).rows());
+  const Var y = onto(e, residual, gu, e.param(w).rows());
   const Arena::Mark mark = e.arena().mark();
   const Mat<float> h = e.arena().mat(n, f);
   {
@@ -267,12 +298,14 @@ Var swiglu_linear(Exec& e, Var gu, size_t w, Var residual) {
 }
 
 Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate) {
+  Var z = gate.z;
+  common_rows(e, {&x, &z});
   const OpTimer timer(e.profile(), "rmsnorm", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * o.groups).data() : nullptr;
   const RmsNormIn in{.x = x.v,
                      .w = e.weight(w).data,
-                     .z = gate.z.v,
+                     .z = z.v,
                      .groups = o.groups,
                      .weight_per_group = o.weight_per_group,
                      .eps = o.eps,
@@ -282,7 +315,7 @@ Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate
   rmsnorm_fwd(in, y.v, rstd, e.par());
   if (Exact* exact = e.exact()) exact->rmsnorm_fwd(in, y.v);
   if (e.recording())
-    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z = gate.z, w] {
+    e.tape().record("rmsnorm", y.slot, [e, in, rstd, x, y, z, w] {
       Tape& t = e.tape();
       const auto [dx, into] = t.target(x.slot);
       RmsNormGrad grad{.dx = dx, .dx_mode = into, .dw = e.weight_grad(w).data};
@@ -294,13 +327,14 @@ Var rmsnorm(Exec& e, Var x, size_t w, const NormOptions& o, const NormGate& gate
 }
 
 Var add(Exec& e, Var a, Var b) {
+  common_rows(e, {&a, &b});
   const OpTimer timer(e.profile(), "add", false);
   if (!e.recording()) {
     add_to(b.v, a.v, e.par());
     if (Exact* exact = e.exact()) exact->add(a.v, b.v, a.v);
     return a;
   }
-  const Var y = e.result(a.v.rows, a.v.cols);
+  const Var y = e.result_like(a, a.v.cols);
   add(a.v, b.v, y.v, e.par());
   if (Exact* exact = e.exact()) exact->add(a.v, b.v, y.v);
   e.tape().record("add", y.slot, [e, a, b, y] {
@@ -321,7 +355,7 @@ Var dropout(Exec& e, Var x, float p) {
   if (p <= 0 || !e.dropout_rng()) return x;
   const OpTimer timer(e.profile(), "dropout", false);
   const DropoutMask mask{.rng = *e.dropout_rng(), .index = e.next_dropout_site(), .p = p};
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   dropout(mask, x.v, y.v, e.par());
   if (Exact* exact = e.exact()) exact->dropout(mask, x.v, y.v);
   if (e.recording())
@@ -370,29 +404,13 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
   return y;
 }
 
-Var rows_among(Exec& e, Var x, std::span<const uint32_t> to, size_t count) {
-  const OpTimer timer(e.profile(), "rows", false);
-  const Var y = e.result(count, x.v.cols);
-  std::fill_n(y.v.data, y.v.count(), 0.0f);
-  for (size_t i = 0; i < to.size(); ++i) {
-    std::copy_n(x.v.row(i), x.v.cols, y.v.row(to[i]));
-    if (Exact* exact = e.exact()) exact->copy(x.v.row_range(i, i + 1), y.v.row_range(to[i], to[i] + 1));
-  }
-  if (e.recording())
-    e.tape().record("rows", y.slot, [e, x, y, to] {
-      const Mat<float> dy = e.tape().grad(y.slot);
-      const Overwrite dx(e.tape(), x);
-      for (size_t i = 0; i < to.size(); ++i) std::copy_n(dy.row(to[i]), dy.cols, dx.mat().row(i));
-    });
-  return y;
-}
-
 Var cols(Exec& e, Var x, size_t begin, size_t end) {
   return {x.v.col_range(begin, end),
-          e.recording() && x.slot >= 0 ? e.tape().new_part(x.slot, begin, end) : -1};
+          e.recording() && x.slot >= 0 ? e.tape().new_part(x.slot, begin, end) : -1, x.rows};
 }
 
 Var reshape(Exec& e, Var x, size_t rows, size_t cols) {
+  x = every_token(e, x);
   check(x.v.contiguous() && rows * cols == x.v.count(), "reshape: not dense, or another count");
   if (!e.recording() || x.slot < 0) return {{x.v.data, rows, cols}, -1};
   const Var y{{x.v.data, rows, cols}, e.tape().new_slot(rows, cols)};
@@ -402,7 +420,7 @@ Var reshape(Exec& e, Var x, size_t rows, size_t cols) {
 
 Var place(Exec& e, Var x, size_t cols, size_t begin) {
   const OpTimer timer(e.profile(), "place", false);
-  const Var y = e.result(x.v.rows, cols, x.slot >= 0);
+  const Var y = e.result_like(x, cols, x.slot >= 0);
   std::fill_n(y.v.data, y.v.count(), 0.0f);
   copy<float>(x.v, y.v.col_range(begin, begin + x.v.cols));
   if (Exact* exact = e.exact()) exact->copy(x.v, y.v.col_range(begin, begin + x.v.cols));
@@ -421,7 +439,7 @@ Var place(Exec& e, Var x, size_t cols, size_t begin) {
 namespace {
 
 Var copied(Exec& e, Var x) {
-  const Var y = e.result(x.v.rows, x.v.cols, x.slot >= 0);
+  const Var y = e.result_like(x, x.v.cols, x.slot >= 0);
   copy<float>(x.v, y.v);
   if (Exact* exact = e.exact()) exact->copy(x.v, y.v);
   if (e.recording() && x.slot >= 0)
@@ -471,6 +489,8 @@ void norm_and_rotate(Exec& e, Var x, size_t heads, int norm, std::span<const int
 
 Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const QkOptions& o) {
   if (!o.rope && o.q_norm < 0 && o.k_norm < 0) return {q, k};
+  q = every_token(e, q), k = every_token(e, k);
+  if (o.rope && !positions.empty()) o.rope->ensure(static_cast<size_t>(std::ranges::max(positions)) + 1);
   const OpTimer timer(e.profile(), "norm+rope", false);
   if (!o.in_place) q = copied(e, q), k = copied(e, k);
   norm_and_rotate(e, q, o.heads, o.q_norm, positions, o);
@@ -480,18 +500,18 @@ Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const Q
 
 namespace {
 
-// Attention of some rows; all others are as if they saw nothing.
-void attention_of(const AttentionShape& s, const AttentionPacked& in, std::span<const uint32_t> asked,
+// Attention of the tokens `of`; all others get zeros, and backward skips them.
+void attention_of(const AttentionShape& s, const AttentionPacked& in, std::span<const uint32_t> of,
                   Mat<float> o, float* lse, Par par) {
   std::fill_n(o.data, o.count(), 0.0f);
   if (lse) std::fill_n(lse, o.rows * s.heads, -HUGE_VALF);
-  std::vector<KvSegment> kv(asked.size());
+  std::vector<KvSegment> kv(of.size());
   std::vector<AttentionSeq> seqs;
-  for (size_t i = 0, seq = 0; i < asked.size(); ++i) {
-    while (in.offsets[seq + 1] <= asked[i]) ++seq;
-    const uint32_t first = in.offsets[seq], position = asked[i] - first;
+  for (size_t i = 0, seq = 0; i < of.size(); ++i) {
+    while (in.offsets[seq + 1] <= of[i]) ++seq;
+    const uint32_t first = in.offsets[seq], position = of[i] - first;
     kv[i] = {in.k.row(first), in.v.row(first), position + 1, 0, in.k.stride, in.v.stride};
-    seqs.push_back({.begin = asked[i], .count = 1, .first = position, .kv = {&kv[i], 1}});
+    seqs.push_back({.begin = of[i], .count = 1, .first = position, .kv = {&kv[i], 1}});
   }
   attention_fwd(s, in.q, seqs, o, lse, par);
 }
@@ -499,21 +519,26 @@ void attention_of(const AttentionShape& s, const AttentionPacked& in, std::span<
 }  // namespace
 
 Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape,
-              float p, std::span<const uint32_t> asked) {
+              float p) {
+  q = every_token(e, q), k = every_token(e, k), v = every_token(e, v);
   const OpTimer timer(e.profile(), "attention", false);
   AttentionShape s = shape;
   if (p > 0 && e.dropout_rng()) s.drop = {p, e.dropout_rng()->block(e.next_dropout_site(), 0)[0]};
+  // Row by row is slower than in tiles, so the output rows must be few.
+  constexpr size_t kFew = 8;
+  const RowMap* out = e.output_rows();
+  const bool few =
+      out && out->skip_others && kFew * out->token.size() <= q.v.rows && !e.exact() && s.drop.p == 0;
   const AttentionPacked in{.q = q.v, .k = k.v, .v = v.v, .offsets = offsets};
   const Var o = e.result(q.v.rows, s.heads * s.dv);
   float* lse = e.recording() ? e.arena().take<float>(q.v.rows * s.heads).data() : nullptr;
-  if (asked.empty()) {
+  if (few) {
+    attention_of(s, in, out->token, o.v, lse, e.par());
+  } else {
     const Arena::Mark mark = e.arena().mark();
     attention_packed_fwd(s, in, o.v, lse, e.par(),
                          e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
     e.arena().release(mark);
-  } else {
-    check(!e.exact() && s.drop.p == 0, "attention: the reference and dropout give every row");
-    attention_of(s, in, asked, o.v, lse, e.par());
   }
   if (Exact* exact = e.exact()) exact->attention_packed_fwd(s, in, o.v);
   if (e.recording())
@@ -526,7 +551,7 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
                            scratch, e.par());
       e.arena().release(mark);
     });
-  return o;
+  return with_rows(e, o, out);
 }
 
 LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_t> targets,

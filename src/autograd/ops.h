@@ -1,9 +1,10 @@
 // The ops a model is made of: each runs a kernel and, when recording, remembers how to run it backward. x:
-// [tokens, width]. Ops with a memory take `states`, one pointer per sequence: they go on from there and leave
-// the new state in its place; without states every sequence starts anew. Gradients do not flow through
-// states.
+// [rows, width]; where values of several rows maps meet (row_map.h), ops bring them to common rows. Ops with
+// a memory take `states`, one pointer per sequence: they go on from there and leave the new state in its
+// place; without states every sequence starts anew. Gradients do not flow through states.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include "autograd/exec.h"
@@ -16,6 +17,12 @@
 #include "kernels/swiglu/swiglu.h"
 
 namespace braid {
+
+// Rows (row_map.h): x with a row per token, or with the rows `to`. Does nothing where x has them.
+Var every_token(Exec& e, Var x);
+Var with_rows(Exec& e, Var x, const RowMap* to);
+// Gives values that enter one op common rows: the output rows if one of them has these, else one per token.
+void common_rows(Exec& e, std::initializer_list<Var*> values);
 
 // Rows of a table. ids must be in range.
 Var embedding(Exec& e, std::span<const int32_t> ids, size_t table);
@@ -49,8 +56,6 @@ Var add(Exec& e, Var a, Var b);
 Var dropout(Exec& e, Var x, float p);
 // Chosen rows of x.
 Var rows(Exec& e, Var x, std::span<const uint32_t> which);
-// x as the rows `to`, which are all different, among `count` rows; the others are zeros.
-Var rows_among(Exec& e, Var x, std::span<const uint32_t> to, size_t count);
 
 // Columns [begin, end) of x, without a copy. x must then be read through such parts only, each made once.
 Var cols(Exec& e, Var x, size_t begin, size_t end);
@@ -100,12 +105,11 @@ Var gated(Exec& e, Var u, Var g, Gate gate);
 // [g | beta]: log-decay and write strength of Gated DeltaNet, see kernels/delta_gates.
 Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max);
 
-// Depthwise causal convolution with w: [width of x or more, taps], then silu, then heads of l2_dim scaled to
+// Depthwise causal convolution with w: [width of x, taps], then silu, then heads of l2_dim scaled to
 // length one in the first l2_channels. States: [width of x, taps - 1].
 struct ConvOptions {
   bool silu = false;
   size_t l2_dim = 0, l2_channels = 0;
-  size_t first = 0;  // x has channels [first, ...) of w; without states
 };
 Var short_conv(Exec& e, Var x, size_t w, const ConvOptions& options, std::span<const uint32_t> offsets,
                std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
@@ -120,17 +124,16 @@ Var selective_scan(Exec& e, const ScanVars& in, std::span<const uint32_t> offset
                    std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
 
 // The fast-weight recurrence. g is absent without decay, beta with additive writes; a constant decay per head
-// is given by g_head. States: [value_heads, dk, dv].
+// is given by g_head. With several writes per token k, v and beta hold them side by side; the token decays
+// once, before its first write, and is read after its last. States: [value_heads, dk, dv].
 struct FastWeightVars {
   Var q, k, v, g, beta;
   const float* g_head = nullptr;
+  size_t writes = 1;
 };
 Var fast_weight(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
                 std::span<const uint32_t> offsets, std::span<float* const> states = {},
                 std::span<const StateCut> cuts = {});
-// The same where only the rows `asked` read, in order: q and the result have a row for each of them.
-Var fast_weight_asked(Exec& e, const FastWeightShape& shape, const FastWeightVars& in,
-                      std::span<const uint32_t> offsets, std::span<const uint32_t> asked);
 // The same memory, but a token reads what was written before its chunk: chunks of `chunk` positions, counted
 // from the start of the sequence. States: [2, value_heads, dk, dv], what is read and what is written.
 Var fast_weight_chunks(Exec& e, const FastWeightShape& shape, const FastWeightVars& in, size_t chunk,
@@ -177,10 +180,9 @@ struct Qk {
 };
 Qk qk_prepare(Exec& e, Var q, Var k, std::span<const int32_t> positions, const QkOptions& options);
 
-// Causal softmax attention of packed sequences, each sequence by itself; a share p of the weights dropped in
-// training. With `asked`, rows in order, the others are zeros and send nothing back.
+// Causal softmax attention over a packed batch. p: dropout of the attention weights in training.
 Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, const AttentionShape& shape,
-              float p = 0, std::span<const uint32_t> asked = {});
+              float p = 0);
 
 // Sum over rows of weight * cross-entropy(x W^T, target). Rows are processed in blocks, so that all logits
 // never exist at once. When recording, the gradients are computed in the same pass: `weights` already holds

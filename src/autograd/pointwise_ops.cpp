@@ -8,7 +8,7 @@ namespace braid {
 
 Var map(Exec& e, Var x, Map f, float scale, int bias) {
   const OpTimer timer(e.profile(), "map", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   const MapIn in{.x = x.v, .map = f, .scale = scale, .bias = bias < 0 ? nullptr : e.weight(bias).data};
   map_fwd(in, y.v, e.par());
   if (Exact* exact = e.exact()) exact->map_fwd(in, y.v);
@@ -24,8 +24,9 @@ Var map(Exec& e, Var x, Map f, float scale, int bias) {
 namespace {
 
 Var scaled(Exec& e, Var x, Var s, bool divide, float eps) {
+  common_rows(e, {&x, &s});
   const OpTimer timer(e.profile(), "scale heads", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   const ScaleHeadsIn in{.x = x.v, .s = s.v, .divide = divide, .eps = eps};
   scale_heads_fwd(in, y.v, e.par());
   if (Exact* exact = e.exact()) exact->scale_heads_fwd(in, y.v);
@@ -47,7 +48,7 @@ Var divide_heads(Exec& e, Var x, Var s, float eps) { return scaled(e, x, s, true
 
 Var scale_heads_by(Exec& e, Var x, size_t w) {
   const OpTimer timer(e.profile(), "scale heads", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   const Mat<const float> s = e.weight(w);
   const ScaleHeadsIn in{.x = x.v, .s = {s.data, x.v.rows, s.count(), 0}};  // every row is the parameter
   scale_heads_fwd(in, y.v, e.par());
@@ -65,8 +66,9 @@ Var scale_heads_by(Exec& e, Var x, size_t w) {
 }
 
 Var blend(Exec& e, Var a, Var b, Var z) {
+  common_rows(e, {&a, &b, &z});
   const OpTimer timer(e.profile(), "blend", false);
-  const Var y = e.result(a.v.rows, a.v.cols);
+  const Var y = e.result_like(a, a.v.cols);
   const BlendIn in{.a = a.v, .b = b.v, .z = z.v};
   blend_fwd(in, y.v, e.par());
   if (Exact* exact = e.exact()) exact->blend_fwd(in, y.v);
@@ -81,7 +83,7 @@ Var blend(Exec& e, Var a, Var b, Var z) {
 
 Var decay(Exec& e, Var dt, size_t a_log) {
   const OpTimer timer(e.profile(), "decay", false);
-  const Var g = e.result(dt.v.rows, dt.v.cols);
+  const Var g = e.result_like(dt, dt.v.cols);
   const DecayIn in{.dt = dt.v, .a_log = e.weight(a_log).data, .heads = e.weight(a_log).count()};
   decay_fwd(in, g.v, e.par());
   if (Exact* exact = e.exact()) exact->decay_fwd(in, g.v);
@@ -95,6 +97,7 @@ Var decay(Exec& e, Var dt, size_t a_log) {
 }
 
 Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_max) {
+  common_rows(e, {&a, &b});
   const OpTimer timer(e.profile(), "delta gates", false);
   const size_t n = a.v.cols;
   const DeltaGatesIn in{.a = a.v,
@@ -102,7 +105,7 @@ Var delta_gates(Exec& e, Var a, Var b, size_t a_log, size_t dt_bias, float beta_
                         .A_log = e.weight(a_log).data,
                         .dt_bias = e.weight(dt_bias).data,
                         .beta_max = beta_max};
-  const Var y = e.result(a.v.rows, 2 * n);
+  const Var y = e.result_like(a, 2 * n);
   delta_gates_fwd(in, y.v.col_range(0, n), y.v.col_range(n, 2 * n), e.par());
   if (Exact* exact = e.exact()) exact->delta_gates_fwd(in, y.v.col_range(0, n), y.v.col_range(n, 2 * n));
   if (e.recording())
@@ -126,7 +129,7 @@ Var forget(Exec& e, Var x, size_t bounds, size_t layer) {
   const size_t n = x.v.cols;
   float* low = e.arena().take<float>(n).data();
   lower_bound_fwd(e.weight(bounds), layer, low);
-  const Var gk = e.result(x.v.rows, 2 * n);
+  const Var gk = e.result_like(x, 2 * n);
   const ForgetIn in{.x = x.v, .low = low};
   forget_fwd(in, gk.v.col_range(0, n), gk.v.col_range(n, 2 * n), e.par());
   if (Exact* exact = e.exact()) {
@@ -149,7 +152,7 @@ Var forget(Exec& e, Var x, size_t bounds, size_t layer) {
 
 Var l2norm(Exec& e, Var x, size_t heads) {
   const OpTimer timer(e.profile(), "l2norm", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   float* rstd = e.recording() ? e.arena().take<float>(x.v.rows * heads).data() : nullptr;
   const L2NormIn in{.x = x.v, .groups = heads};
   l2norm_fwd(in, y.v, rstd, e.par());
@@ -164,7 +167,7 @@ Var l2norm(Exec& e, Var x, size_t heads) {
 
 Var l1norm(Exec& e, Var x, size_t heads) {
   const OpTimer timer(e.profile(), "l1norm", false);
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   const L1NormIn in{.x = x.v, .heads = heads};
   l1norm_fwd(in, y.v, e.par());
   if (Exact* exact = e.exact()) exact->l1norm_fwd(in, y.v);
@@ -177,9 +180,10 @@ Var l1norm(Exec& e, Var x, size_t heads) {
 }
 
 Var gated(Exec& e, Var u, Var g, Gate gate) {
+  common_rows(e, {&u, &g});
   const OpTimer timer(e.profile(), "gate", false);
   const SwigluIn in{.g = g.v, .u = u.v, .gate = gate};
-  const Var y = e.recording() ? e.result(u.v.rows, u.v.cols) : u;
+  const Var y = e.recording() ? e.result_like(u, u.v.cols) : u;
   swiglu_fwd(in, y.v, e.par());
   if (Exact* exact = e.exact()) exact->swiglu_fwd(in, y.v);
   if (e.recording())

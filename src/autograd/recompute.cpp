@@ -6,13 +6,15 @@ namespace braid {
 
 Var recompute(Exec& e, Var x, size_t rows, std::function<Var(Exec&, Var)> f) {
   check(e.recording(), "recompute: nothing is recorded");
-  const Var y = e.result(rows, x.v.cols);
+  Var y = e.result(rows, x.v.cols);
   const Exec start = e;  // with the dropout sites that f will draw from
   {
     const Arena::Mark mark = e.arena().mark();
     Tape tape(e.arena());
     Exec inner = e.on(tape);
-    copy<float>(f(inner, {x.v, tape.new_slot(x.v.rows, x.v.cols)}).v, y.v);
+    const Var made = f(inner, {x.v, tape.new_slot(x.v.rows, x.v.cols), x.rows});
+    copy<float>(made.v, y.v);
+    y.rows = made.rows;
     e.go_on(inner);
     e.arena().release(mark);
   }
@@ -25,7 +27,7 @@ Var recompute(Exec& e, Var x, size_t rows, std::function<Var(Exec&, Var)> f) {
     const Arena::Mark mark = start.arena().mark();
     Tape tape(start.arena());
     Exec inner = start.on(tape);
-    const Var in{x.v, tape.new_slot(x.v.rows, x.v.cols)};
+    const Var in{x.v, tape.new_slot(x.v.rows, x.v.cols), x.rows};
     tape.record("", in.slot, [&tape, in, to] {  // recorded first, so it runs last
       const Mat<float> dx = tape.grad(in.slot);
       if (to.into == Into::kAdd)

@@ -23,7 +23,6 @@ Mat<const float> Session::feed_all(std::span<const int32_t> tokens) {
 
 Mat<float> Session::run(std::span<const int32_t> tokens, std::span<const uint32_t> rows,
                         Snapshots* snapshots) {
-  model_.prepare(state_.position + static_cast<int64_t>(tokens.size()));
   arena_.reset();
   Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_)});
   const uint32_t offsets[] = {0, static_cast<uint32_t>(tokens.size())};
@@ -48,7 +47,6 @@ Mat<const float> BatchDecoder::step(std::span<State* const> states, std::span<co
     const size_t n = std::min(kSkinnyRows, states.size() - first);
     std::vector<uint32_t> rows(n + 1);
     std::iota(rows.begin(), rows.end(), 0u);
-    for (size_t i = first; i < first + n; ++i) model_.prepare(states[i]->position + 1);
     arena_.reset();
     Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_)});
     const Var h = model_.hidden(

@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "model/families/families.h"
 #include "model/mixers/registry.h"
+#include "model/row_plan.h"
 #include "model/stored.h"
 #include "model/weights.h"
 
@@ -40,7 +41,6 @@ Model::Model(const ModelConfig& config) : config_(config) {
     l.mixer = find_mixer(lc.mixer["type"].get<std::string>())->make(lc.mixer, config, here.under("mixer"));
     l.mlp = make_mlp(lc.mlp, config, here.under("mlp"));
     if (l.mlp && l.norm != Layer::kNone) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
-    rows_can_be_shared_ &= l.mixer->gives_wanted();
     for (const auto& [name, value] : lc.mixer.items())
       has_dropout_ |= name.ends_with("dropout") && value.is_number() && value.get<double>() > 0;
     layers_.push_back(std::move(l));
@@ -244,173 +244,117 @@ State Model::new_state() const {
   return s;
 }
 
-void Model::prepare(int64_t positions) {
-  if (positions <= prepared_) return;
-  prepared_ =
-      std::max(positions, 2 * prepared_);  // grows by doubling: a session asks for one more at every step
-  for (Layer& l : layers_) l.mixer->prepare(prepared_);
-}
-
 namespace {
 
-// A snapshot that a pass takes on the way, not at its end.
-struct Taken {
-  size_t sequence, tokens;  // after so many of the sequence's
-  State state;
-};
-
-void add_taken(const Model::Input& in, size_t s, size_t layers, std::vector<Taken>& to) {
-  if (!in.snapshots[s]) return;
-  const int64_t first = in.states[s]->position, last = first + in.offsets[s + 1] - in.offsets[s];
-  std::vector<size_t> tokens;
-  for (const int64_t at : in.snapshots[s]->at)
-    if (at > first && at < last) tokens.push_back(static_cast<size_t>(at - first) / kCutRows * kCutRows);
-  std::ranges::sort(tokens);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] == 0 || (i > 0 && tokens[i] == tokens[i - 1])) continue;
-    to.push_back({s, tokens[i], {}});
-    to.back().state.position = first + static_cast<int64_t>(tokens[i]);
-    to.back().state.layers.resize(layers);
+// What a pass does to the states it goes on from: positions before it, snapshots on the way, both after it.
+class StatePass {
+ public:
+  StatePass(Arena& arena, const Model::Input& in, size_t layers)
+      : in_(in), positions_(arena.take<int32_t>(in.tokens.size())), states_(in.states.size()) {
+    for (size_t s = 0; s + 1 < in.offsets.size(); ++s) {
+      const int64_t first = in.states.empty() ? 0 : in.states[s]->position;
+      for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
+        positions_[i] = static_cast<int32_t>(first + i - in.offsets[s]);
+    }
+    for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->begin_pass(tokens(s));
+    for (size_t s = 0; s < in.snapshots.size(); ++s)
+      if (in.snapshots[s]) plan_snapshots(s, layers);
+    snapshots_.resize(taken_.empty() ? 0 : in.states.size());
   }
-}
 
-// Rows that several tokens share.
-struct Sharing {
-  std::span<const uint32_t> first;  // the first token of each row
-  std::span<const uint32_t> which;  // the row of each token; empty: each has its own
-  std::span<const uint32_t> rows(Arena& arena, std::span<const uint32_t> tokens) const {
-    if (which.empty()) return tokens;
-    const std::span<uint32_t> out = arena.take<uint32_t>(tokens.size());
-    for (size_t i = 0; i < tokens.size(); ++i) out[i] = which[tokens[i]];
-    return out;
+  std::span<const int32_t> positions() const { return positions_; }
+  // Of one layer, until the next call.
+  std::span<LayerState* const> states(size_t layer) {
+    for (size_t s = 0; s < states_.size(); ++s) states_[s] = &in_.states[s]->layers[layer];
+    return states_;
   }
-};
+  std::span<const std::vector<LayerSnapshot>> snapshots(size_t layer) {
+    for (auto& s : snapshots_) s.clear();
+    for (Taken& t : taken_) snapshots_[t.sequence].push_back({t.tokens, &t.state.layers[layer]});
+    return snapshots_;
+  }
 
-// Tokens with the same tokens before them, as far as a sequence begins like the one before it.
-Sharing by_prefix(Arena& arena, const Model::Input& in) {
-  const size_t n = in.tokens.size();
-  const std::span<uint32_t> which = arena.take<uint32_t>(n), first = arena.take<uint32_t>(n);
-  uint32_t different = 0;
-  for (size_t s = 0; s + 1 < in.offsets.size(); ++s) {
-    const uint32_t begin = in.offsets[s], end = in.offsets[s + 1];
-    uint32_t t = begin;
-    if (s > 0)
-      for (uint32_t before = in.offsets[s - 1]; t < end && before < begin; ++t, ++before) {
-        if (in.tokens[t] != in.tokens[before]) break;
-        which[t] = which[before];
+  void finish() {
+    for (size_t s = 0; s < in_.states.size(); ++s) in_.states[s]->position += tokens(s);
+    for (Taken& t : taken_) in_.snapshots[t.sequence]->taken.push_back(std::move(t.state));
+    for (size_t s = 0; s < in_.snapshots.size(); ++s)
+      if (Snapshots* to = in_.snapshots[s];
+          to && std::ranges::find(to->at, in_.states[s]->position) != to->at.end()) {
+        to->taken.push_back(*in_.states[s]);
+        to->taken.back().forget_trail();
       }
-    for (; t < end; ++t) which[t] = different, first[different++] = t;
   }
-  if (8 * different > 7 * n) return {};  // sharing costs copies, too
-  return {.first = first.first(different), .which = which};
-}
 
-// Tokens that are the same, where they are few, as in synthetic tasks and bytes of text.
-Sharing by_token(Arena& arena, std::span<const int32_t> tokens, size_t vocab_size) {
-  constexpr size_t kFew = 16;  // entries of the table below for each token: more take longer than they spare
-  if (vocab_size > kFew * tokens.size()) return {};
-  constexpr uint32_t kNever = ~uint32_t{0};
-  const std::span<uint32_t> number = arena.take<uint32_t>(vocab_size),
-                            which = arena.take<uint32_t>(tokens.size()),
-                            first = arena.take<uint32_t>(tokens.size());
-  std::ranges::fill(number, kNever);
-  uint32_t different = 0;
-  for (uint32_t t = 0; t < tokens.size(); ++t) {
-    uint32_t& n = number[static_cast<size_t>(tokens[t])];
-    if (n == kNever) first[n = different++] = t;
-    which[t] = n;
+ private:
+  struct Taken {
+    size_t sequence, tokens;  // after so many of the sequence's
+    State state;
+  };
+  uint32_t tokens(size_t s) const { return in_.offsets[s + 1] - in_.offsets[s]; }
+  void plan_snapshots(size_t s, size_t layers) {
+    const int64_t first = in_.states[s]->position, last = first + tokens(s);
+    std::vector<size_t> after;
+    for (const int64_t at : in_.snapshots[s]->at)
+      if (at > first && at < last) after.push_back(static_cast<size_t>(at - first) / kCutRows * kCutRows);
+    std::ranges::sort(after);
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (after[i] == 0 || (i > 0 && after[i] == after[i - 1])) continue;
+      taken_.push_back({s, after[i], {}});
+      taken_.back().state.position = first + static_cast<int64_t>(after[i]);
+      taken_.back().state.layers.resize(layers);
+    }
   }
-  if (2 * different > tokens.size()) return {};
-  return {.first = first.first(different), .which = which};
+
+  const Model::Input& in_;
+  std::span<int32_t> positions_;
+  std::vector<LayerState*> states_;
+  std::vector<Taken> taken_;
+  std::vector<std::vector<LayerSnapshot>> snapshots_;
+};
+
+// Runs part(e, x) -> [rows, width of x]. With recompute it runs again in backward; without a tape its
+// temporaries are released, where it has updated x in place.
+template <class Part>
+Var in_little_memory(Exec& e, Var x, size_t rows, const Part& part) {
+  if (e.recording()) return e.recompute() ? recompute(e, x, rows, part) : part(e, x);
+  const Arena::Mark mark = e.arena().mark();
+  const Var y = part(e, x);
+  if (y.v.data == x.v.data) e.arena().release(mark);
+  return y;
 }
 
 }  // namespace
 
 Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) const {
-  const size_t n = in.tokens.size(), sequences = in.offsets.size() - 1;
-  check(in.offsets.back() == n && (in.states.empty() || in.states.size() == sequences) &&
+  check(in.offsets.back() == in.tokens.size() &&
+            (in.states.empty() || in.states.size() == in.offsets.size() - 1) &&
             (in.snapshots.empty() || in.snapshots.size() == in.states.size()),
         "Model::hidden: bad offsets, states or snapshots");
-  const std::span<int32_t> positions = e.arena().take<int32_t>(n);
-  for (size_t s = 0; s < sequences; ++s) {
-    const int64_t first = in.states.empty() ? 0 : in.states[s]->position;
-    check(first + in.offsets[s + 1] - in.offsets[s] <= prepared_, "Model::hidden: call prepare() first");
-    for (uint32_t i = in.offsets[s]; i < in.offsets[s + 1]; ++i)
-      positions[i] = static_cast<int32_t>(first + i - in.offsets[s]);
-  }
-  for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->begin_pass(in.offsets[s + 1] - in.offsets[s]);
-  std::vector<Taken> taken;
-  for (size_t s = 0; s < in.snapshots.size(); ++s) add_taken(in, s, layers_.size(), taken);
-  // A sequence with a state must get the same bits however it is cut, so there every token has its own rows.
-  const bool share =
-      in.share && rows_can_be_shared_ && in.states.empty() && !(has_dropout_ && e.dropout_rng());
-  Arena& arena = e.arena();
-  const Sharing stream = share ? by_prefix(arena, in) : Sharing{},
-                tokens =
-                    share ? by_token(arena, in.tokens, static_cast<size_t>(config_.vocab_size)) : Sharing{};
-  std::span<const int32_t> ids = in.tokens;
-  if (!stream.which.empty()) {
-    const std::span<int32_t> different = arena.take<int32_t>(stream.first.size());
-    for (size_t i = 0; i < different.size(); ++i) different[i] = in.tokens[stream.first[i]];
-    ids = different;
-  }
-  Var x = dropout(e, embedding(e, ids, embedding_), static_cast<float>(config_.embedding_dropout));
-  const auto rows_of = [&](size_t layer) {
-    const bool last = layer + 1 == layers_.size(), few = layer == 0 && !tokens.which.empty();
-    const Sharing& input = few ? tokens : stream;
-    LayerRows r{.mixer = {.which = input.which, .spare = share}};
-    if (few) r.inputs = stream.rows(arena, tokens.first);
-    if (last && !wanted.empty()) {
-      r.mixer.wanted = wanted;
-      r.mixer.wanted_input = input.rows(arena, wanted), r.mixer.wanted_residual = stream.rows(arena, wanted);
-    } else if (!stream.which.empty()) {
-      r.mixer.wanted = stream.first;
-      if (few) r.mixer.wanted_input = tokens.rows(arena, stream.first);
-    }
-    return r;
-  };
-  std::vector<LayerState*> states(in.states.size());
-  std::vector<std::vector<LayerSnapshot>> snapshots(taken.empty() ? 0 : sequences);
-  // Without a tape a part of a layer that keeps all rows updates x in place and its temporaries can go.
-  const auto run = [&](size_t left, auto part) {
-    const Arena::Mark mark = e.arena().mark();
-    const Var before = x;
-    x = e.recording() && e.recompute() ? recompute(e, x, left, part) : part(e, x);
-    if (e.recording() || left != before.v.rows) return;
-    check(x.v.data == before.v.data, "Model: a layer must update the residual stream in place");
-    e.arena().release(mark);
-  };
+  StatePass pass(e.arena(), in, layers_.size());
+  // A sequence with a state gets the same bits however it is cut, so there nothing is shared.
+  const RowPlan plan =
+      plan_rows(e.arena(), {.tokens = in.tokens,
+                            .offsets = in.offsets,
+                            .wanted = wanted,
+                            .vocab_size = static_cast<size_t>(config_.vocab_size),
+                            .share = in.share && in.states.empty() && !(has_dropout_ && e.dropout_rng())});
+  Var x = dropout(e, embedding(e, plan.ids, embedding_), static_cast<float>(config_.embedding_dropout));
+  x.rows = plan.stream;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    for (size_t s = 0; s < states.size(); ++s) states[s] = &in.states[s]->layers[i];
-    for (auto& s : snapshots) s.clear();
-    for (Taken& t : taken) snapshots[t.sequence].push_back({t.tokens, &t.state.layers[i]});
-    const Layer& l = layers_[i];
-    const bool last = i + 1 == layers_.size();
-    const LayerRows chosen = rows_of(i);
-    const auto mixed = [this, &l, in, positions, states, snapshots, chosen](Exec& exec, Var from) {
-      return mixer_forward(exec, l, from, in, positions, states, snapshots, chosen);
-    };
-    const auto transformed = [this, &l](Exec& exec, Var from) { return mlp_forward(exec, l, from); };
-    if (!last) {
-      run(ids.size(),
-          [mixed, transformed](Exec& exec, Var from) { return transformed(exec, mixed(exec, from)); });
-      continue;
-    }
-    // Tokens meet only in memories: behind the last one the rows that nobody wants are left out.
-    run(wanted.size(), [mixed, wanted](Exec& exec, Var from) {
-      const Var y = mixed(exec, from);
-      return y.v.rows == wanted.size() ? y : rows(exec, y, wanted);
+    const RowMap* out = i + 1 == layers_.size() ? plan.output : plan.stream;
+    const LayerPass layer{.input_rows = i == 0 ? plan.input : plan.stream,
+                          .offsets = in.offsets,
+                          .positions = pass.positions(),
+                          .states = pass.states(i),
+                          .snapshots = pass.snapshots(i)};
+    e.set_output_rows(out);
+    x = in_little_memory(e, x, out ? out->token.size() : x.v.rows, [this, i, layer](Exec& exec, Var from) {
+      return mlp_forward(exec, layers_[i], mixer_forward(exec, layers_[i], from, layer));
     });
-    if (l.mlp && !wanted.empty()) run(wanted.size(), transformed);
   }
-  for (size_t s = 0; s < in.states.size(); ++s) in.states[s]->position += in.offsets[s + 1] - in.offsets[s];
-  for (Taken& t : taken) in.snapshots[t.sequence]->taken.push_back(std::move(t.state));
-  for (size_t s = 0; s < in.snapshots.size(); ++s)
-    if (in.snapshots[s] &&
-        std::ranges::find(in.snapshots[s]->at, in.states[s]->position) != in.snapshots[s]->at.end()) {
-      in.snapshots[s]->taken.push_back(*in.states[s]);
-      in.snapshots[s]->taken.back().forget_trail();
-    }
+  e.set_output_rows(nullptr);
+  pass.finish();
+  x.rows = nullptr;
   return rmsnorm(e, x, final_norm_, norm_options(config_));
 }
 
@@ -418,41 +362,38 @@ Var Model::hidden(Exec& e, const Input& in, std::span<const uint32_t> wanted) co
 // between them: dropout, a norm, or that backward still needs the stream because the branch read it as it
 // was.
 template <class Branch>
-Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const Branch& branch,
-                  const LayerRows& chosen) const {
+Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const RowMap* input_rows,
+                  const Branch& branch) const {
   const NormOptions norm = norm_options(config_);
   const auto p = static_cast<float>(config_.dropout);
   const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
-  const Var in = chosen.inputs.empty() ? x : rows(e, x, chosen.inputs);
+  const Var in = with_rows(e, x, input_rows);
   Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, in, norm_weight, norm) : in, apart ? Var{} : x);
   if (!apart) return y;
-  if (y.v.rows != x.v.rows || (l.mixer->gives_wanted() && !chosen.mixer.wanted_residual.empty()))
-    x = rows(e, x, chosen.mixer.wanted_residual);
   if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
   return add(e, x, dropout(e, y, p));
 }
 
-Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const Input& in, std::span<const int32_t> positions,
-                         std::span<LayerState* const> states,
-                         std::span<const std::vector<LayerSnapshot>> snapshots,
-                         const LayerRows& chosen) const {
+Var Model::mixer_forward(Exec& e, const Layer& l, Var x, const LayerPass& pass) const {
   const auto branch = [&](Var from, Var residual) {
     return l.mixer->forward({.exec = e,
                              .input = from,
                              .residual = residual,
-                             .rows = chosen.mixer,
-                             .offsets = in.offsets,
-                             .positions = positions,
-                             .states = states,
-                             .snapshots = snapshots});
+                             .offsets = pass.offsets,
+                             .positions = pass.positions,
+                             .states = pass.states,
+                             .snapshots = pass.snapshots});
   };
-  return beside(e, l, l.mixer_norm, x, branch, chosen);
+  return with_rows(e, beside(e, l, l.mixer_norm, x, pass.input_rows, branch), e.output_rows());
 }
 
 Var Model::mlp_forward(Exec& e, const Layer& l, Var x) const {
   if (!l.mlp) return x;
-  const auto branch = [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); };
-  return beside(e, l, l.mlp_norm, x, branch);
+  const RowMap* rows = std::exchange(x.rows, nullptr);  // an MLP works on rows, whatever they are
+  Var y = beside(e, l, l.mlp_norm, x, nullptr,
+                 [&](Var from, Var residual) { return l.mlp->forward(e, from, residual); });
+  y.rows = rows;
+  return y;
 }
 
 Mat<float> Model::logits(Exec& e, Var hidden) const { return linear(e, hidden, head_).v; }

@@ -42,7 +42,6 @@ class Model {
   // models whose speed alone matters.
   void random_numbers(size_t param, uint64_t seed, size_t first, std::span<float> to) const;
   State new_state() const;
-  void prepare(int64_t positions);  // before any forward that reaches these positions
 
   struct Input {
     std::span<const int32_t> tokens;    // all sequences, one after the other
@@ -50,8 +49,7 @@ class Model {
     std::span<State* const> states =
         {};  // one per sequence: it continues from there; empty: each stands alone
     std::span<Snapshots* const> snapshots = {};  // one per sequence with states, each may be null; or empty
-    bool share = true;  // without states: rows that tokens have in common are computed once, and what no
-                        // chosen row depends on is left out
+    bool share = true;  // without states: equal rows are computed once, queries of output rows only
   };
   // The final, normalised hidden states of the chosen rows (tokens). States are advanced. A pass of at most
   // kSkinnyRows tokens in all gives each of them the bits that it gets in a pass of its own.
@@ -78,19 +76,21 @@ class Model {
     std::unique_ptr<Mlp> mlp;  // or null
   };
 
-  struct LayerRows {
-    MixerRows mixer;
-    std::span<const uint32_t> inputs = {};  // rows of the residual stream that enter; empty: all
+  // What a mixer gets besides the residual stream; the spans outlive the pass.
+  struct LayerPass {
+    const RowMap* input_rows;
+    std::span<const uint32_t> offsets;
+    std::span<const int32_t> positions;
+    std::span<LayerState* const> states;
+    std::span<const std::vector<LayerSnapshot>> snapshots;
   };
 
   explicit Model(const ModelConfig& config);
-  Var mixer_forward(Exec& e, const Layer& layer, Var x, const Input& input,
-                    std::span<const int32_t> positions, std::span<LayerState* const> states,
-                    std::span<const std::vector<LayerSnapshot>> snapshots, const LayerRows& rows) const;
+  Var mixer_forward(Exec& e, const Layer& layer, Var x, const LayerPass& pass) const;
   Var mlp_forward(Exec& e, const Layer& layer, Var x) const;
   template <class Branch>
-  Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const Branch& branch,
-             const LayerRows& rows = {}) const;
+  Var beside(Exec& e, const Layer& layer, size_t norm_weight, Var x, const RowMap* input_rows,
+             const Branch& branch) const;
 
   ModelConfig config_;
   ParamSet params_;
@@ -98,8 +98,7 @@ class Model {
   std::vector<Init> inits_;
   std::vector<Layer> layers_;
   size_t embedding_, final_norm_, head_;
-  int64_t prepared_ = 0;  // positions that the mixers' tables reach
-  bool rows_can_be_shared_ = true, has_dropout_ = false;
+  bool has_dropout_ = false;
 };
 
 }  // namespace braid

@@ -87,7 +87,6 @@ std::vector<float> run(Model& model, State* state, std::span<const int32_t> toke
   Arena arena(true);
   for (size_t at = 0, i = 0; at < tokens.size(); ++i) {
     const size_t n = std::min(tokens.size() - at, pieces[i % pieces.size()]);
-    model.prepare((state ? state->position : 0) + static_cast<int64_t>(n));
     arena.reset();
     Exec exec({.arena = &arena, .params = &model.params(), .par = par});
     const uint32_t offsets[] = {0, static_cast<uint32_t>(n)};

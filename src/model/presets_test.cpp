@@ -43,7 +43,6 @@ std::vector<float> run(Model& model, const Sequences& batch, std::span<State* co
   for (size_t s = 0; s < batch.size(); ++s) {
     tokens.insert(tokens.end(), batch[s].begin(), batch[s].end());
     offsets.push_back(static_cast<uint32_t>(tokens.size()));
-    model.prepare((states.empty() ? 0 : states[s]->position) + static_cast<int64_t>(batch[s].size()));
   }
   Exec exec({.arena = &arena, .params = &model.params(), .par = par});
   std::vector<uint32_t> rows(tokens.size());

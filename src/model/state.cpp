@@ -173,7 +173,7 @@ Status State::rollback(Exec& exec, int64_t to) {
     for (size_t i = 0; i < LayerState::kKinds; ++i)
       if ((l.*kMemories[i].which).bytes() > 0)
         if (const LayerState::Given& g = l.trail[stretch - 1][i];
-            !g.replay || g.rows.size() != recorded * g.per_token * g.width)
+            !g.replay || g.rows.size() != recorded * g.width)
           return Error{
               fmt::format("a mixer does not record what it writes to its '{}' memory", kMemories[i].name),
               "use the functions of model/mixers/remember.h in it"};
@@ -189,10 +189,10 @@ Status State::rollback(Exec& exec, int64_t to) {
       const float* rows = g.rows.data();
       int64_t at = first;
       for (const size_t n : passes) {
-        g.replay(exec, {rows, n * g.per_token, g.width}, at, memory.write(g.count));
-        rows += n * g.per_token * g.width, at += static_cast<int64_t>(n);
+        g.replay(exec, {rows, n, g.width}, at, memory.write(g.count));
+        rows += n * g.width, at += static_cast<int64_t>(n);
       }
-      g.rows.resize(tokens * g.per_token * g.width);
+      g.rows.resize(tokens * g.width);
     }
   }
   if (!trail_.empty()) trail_.back().passes = passes;

@@ -86,8 +86,8 @@ struct LayerState {
   // Keys, values and strengths of a token are 64 times smaller than the matrix they change (heads of 128).
   struct Given {
     Memory before;
-    std::vector<float> rows;                     // [tokens * per_token, width]
-    size_t width = 0, per_token = 1, count = 0;  // count: numbers of the memory
+    std::vector<float> rows;      // [tokens, width]
+    size_t width = 0, count = 0;  // count: numbers of the memory
     Replay replay;
   };
   static constexpr size_t kKinds = 5;  // of memories

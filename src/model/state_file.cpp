@@ -61,7 +61,6 @@ std::string layer_name(size_t layer, const char* what) { return fmt::format("lay
 
 // What each state of this model has in it: that of a single token.
 State sample(Model& model) {
-  model.prepare(1);
   State state = model.new_state();
   Arena arena;
   Exec exec({.arena = &arena, .params = &model.params()});

@@ -52,7 +52,6 @@ std::vector<std::vector<float>> run(Model& model, const std::vector<std::vector<
   for (State& s : states) s = model.new_state();
   std::vector<State*> pointers;
   for (State& s : states) pointers.push_back(&s);
-  model.prepare(static_cast<int64_t>(sequences[0].size()));
   std::vector<std::vector<float>> out(sequences.size());
   for (size_t at = 0; at < sequences[0].size(); at += at == 0 ? prompt : 1) {
     const size_t n = at == 0 ? prompt : 1;

@@ -128,11 +128,6 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     packed_.refresh(model_.params(), params_bf16(), Par(pool_));
     stale_ = false;
   }
-  size_t longest = 0;
-  for (size_t s = 0; s < batch.sequences(); ++s)
-    longest = std::max<size_t>(longest, batch.offsets[s + 1] - batch.offsets[s]);
-  model_.prepare(static_cast<int64_t>(longest));
-
   const std::vector<Slice> slices = cut(batch);
   const size_t lanes = std::min(lanes_.size(), std::max<size_t>(1, slices.size()));
   const double scale = 1.0 / std::max<size_t>(1, batch.supervised());

@@ -117,7 +117,7 @@ TEST(Gradient, IsExactForEveryVariant) {
 
 // docs/library.md shows this op.
 Var doubled(Exec& e, Var x) {
-  const Var y = e.result(x.v.rows, x.v.cols);
+  const Var y = e.result_like(x, x.v.cols);
   for (size_t r = 0; r < x.v.rows; ++r)
     for (size_t c = 0; c < x.v.cols; ++c) y.v.row(r)[c] = 2 * x.v.row(r)[c];
   if (Exact* exact = e.exact()) exact->add(x.v, x.v, y.v);
@@ -144,7 +144,7 @@ class Outside : public Mixer {
         o_(declare.matrix("o.weight", model.d_model, model.d_model, Init::kOutput)) {}
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const Var h = call.linear(w_);
+    const Var h = linear(call.exec, call.input, w_);
     const auto [a, b] = split<2>(e, h, {h.v.cols / 2, h.v.cols / 2});
     return linear(e, add(e, doubled(e, a), add(e, b, doubled(e, a))), o_, call.residual);
   }

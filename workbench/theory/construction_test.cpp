@@ -22,7 +22,6 @@ std::vector<std::vector<double>> engine_logits(Model& model, std::span<const int
   ThreadPool pool(1);
   Arena arena;
   Exec e({.arena = &arena, .params = &model.params(), .par = Par(pool)});
-  model.prepare(static_cast<int64_t>(tokens.size()));
   const uint32_t offsets[] = {0, static_cast<uint32_t>(tokens.size())};
   std::vector<uint32_t> rows(tokens.size());
   for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;

@@ -14,10 +14,6 @@ ExactCheck::ExactCheck(Model& model, const LossBatch& batch, const Rng* dropout)
     if (batch.targets[i] >= 0)
       rows_.push_back(static_cast<uint32_t>(i)), targets_.push_back(batch.targets[i]);
   weights_.assign(rows_.size(), static_cast<float>(1.0 / static_cast<double>(rows_.size())));
-  size_t longest = 0;
-  for (size_t s = 0; s + 1 < batch.offsets.size(); ++s)
-    longest = std::max<size_t>(longest, batch.offsets[s + 1] - batch.offsets[s]);
-  model.prepare(static_cast<int64_t>(longest));
 }
 
 void ExactCheck::set_params(Exact& exact, std::span<const double> direction, Number h) const {

@@ -46,7 +46,6 @@ class Checker {
     for (size_t s = 0; s < batch.size(); ++s) {
       tokens.insert(tokens.end(), batch[s].begin(), batch[s].end());
       offsets.push_back(static_cast<uint32_t>(tokens.size()));
-      model_.prepare(states[s]->position + static_cast<int64_t>(batch[s].size()));
     }
     for (uint32_t r = 0; r < tokens.size(); ++r) rows.push_back(r);
     Exec e = exec();

@@ -51,7 +51,6 @@ TEST(States, WhatIsNotRecordedIsNotRolledBack) {
       lively_model(*preset_config("gated-deltanet", "tiny", 61), "gated-deltanet");
   State state = model->new_state();
   state.undo = 4;
-  model->prepare(10);
   Arena arena;
   Exec exec({.arena = &arena, .params = &model->params()});
   const int32_t tokens[] = {1, 2, 3};

@@ -85,16 +85,22 @@ RopeTable::RopeTable(size_t rot, double theta) : frequency_(rot / 2) {
     frequency_[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rot));
 }
 
-void RopeTable::ensure(size_t positions) {
+void RopeTable::ensure(size_t needed) const {
+  if (needed <= positions()) return;
+  const std::lock_guard lock(growing_);
   const size_t h = frequency_.size();
-  if (positions <= positions_) return;
-  values_.resize(positions * rot());
-  for (; positions_ < positions; ++positions_)
-    for (size_t i = 0; i < h; ++i) {
-      const double angle = static_cast<double>(positions_) * frequency_[i];
-      values_[positions_ * rot() + i] = static_cast<float>(amplitude_ * std::cos(angle));
-      values_[positions_ * rot() + h + i] = static_cast<float>(amplitude_ * std::sin(angle));
-    }
+  while (positions() < needed) {
+    const size_t first = positions(), b = block_of(first), count = kFirst << b;
+    check(b < kBlocks, "RopeTable: too many positions");
+    blocks_[b] = std::make_unique<float[]>(count * rot());
+    for (size_t p = 0; p < count; ++p)
+      for (size_t i = 0; i < h; ++i) {
+        const double angle = static_cast<double>(first + p) * frequency_[i];
+        blocks_[b][p * rot() + i] = static_cast<float>(amplitude_ * std::cos(angle));
+        blocks_[b][p * rot() + h + i] = static_cast<float>(amplitude_ * std::sin(angle));
+      }
+    positions_.store(first + count, std::memory_order_release);
+  }
 }
 
 Impls<RopeFns>& rope_impls() {

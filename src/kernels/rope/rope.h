@@ -6,7 +6,12 @@
 // docs/math/rope.md
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/parallel.h"
@@ -16,7 +21,8 @@
 
 namespace braid {
 
-// cos and sin of every position, angles computed in double. Its owner calls ensure() before the kernels read.
+// cos and sin of every position, angles computed in double. ensure() may be called from several threads while
+// others read: rows that are there never move or change.
 class RopeTable {
  public:
   RopeTable(size_t rot, double theta);  // rot: numbers rotated per head, even
@@ -24,18 +30,26 @@ class RopeTable {
   explicit RopeTable(std::vector<double> frequency, double amplitude = 1)
       : frequency_(std::move(frequency)), amplitude_(amplitude) {}
 
-  void ensure(
-      size_t positions);  // makes rows 0 .. positions-1; existing rows keep their values, not their place
+  void ensure(size_t positions) const;  // makes rows 0 .. positions-1; before a kernel reads them
   size_t rot() const { return 2 * frequency_.size(); }
-  size_t positions() const { return positions_; }
-  const float* cos(size_t position) const { return values_.data() + position * rot(); }  // [rot / 2]
+  size_t positions() const { return positions_.load(std::memory_order_acquire); }
+  const float* cos(size_t position) const {  // [rot / 2]
+    const size_t b = block_of(position);
+    return blocks_[b].get() + (position - first_of(b)) * rot();
+  }
   const float* sin(size_t position) const { return cos(position) + frequency_.size(); }  // [rot / 2]
 
  private:
+  // Block b holds kFirst 2^b positions.
+  static constexpr size_t kFirst = 256, kBlocks = 24;
+  static size_t block_of(size_t position) { return std::bit_width(position / kFirst + 1) - 1; }
+  static size_t first_of(size_t block) { return kFirst * ((size_t{1} << block) - 1); }
+
   std::vector<double> frequency_;
   double amplitude_ = 1;
-  std::vector<float> values_;  // [positions, 2, rot / 2]
-  size_t positions_ = 0;
+  mutable std::mutex growing_;
+  mutable std::array<std::unique_ptr<float[]>, kBlocks> blocks_;  // of [position, 2, rot / 2]
+  mutable std::atomic<size_t> positions_ = 0;
 };
 
 struct RopeIn {

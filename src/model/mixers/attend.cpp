@@ -8,12 +8,7 @@ namespace braid {
 
 Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s, float p) {
   Exec& e = call.exec;
-  if (call.states.empty()) {
-    // One by one rows take longer than in tiles, so they must be few.
-    constexpr size_t kFew = 8;
-    const bool few = call.rows.spare && call.rows.wanted && kFew * call.rows.wanted->size() <= q.v.rows;
-    return attention(e, q, k, v, call.offsets, s, p, few ? *call.rows.wanted : std::span<const uint32_t>());
-  }
+  if (call.states.empty()) return attention(e, q, k, v, call.offsets, s, p);
   check(!e.recording() && !e.exact(), "attention: gradients through a cache are not recorded");
   const size_t n = call.states.size(), window = s.chunk ? s.chunk : s.window;
   std::vector<std::vector<KvSegment>> segments(n);
@@ -34,7 +29,7 @@ Var attend(const MixerCall& call, Var q, Var k, Var v, const AttentionShape& s, 
   const OpTimer timer(e.profile(), "attention", false);
   attention_fwd(s, q.v, seqs, o.v, nullptr, e.par());
   for (LayerState* state : call.states) state->kv.drop_before_window(window, state->next_query());
-  return o;
+  return with_rows(e, o, e.output_rows());
 }
 
 double attend_flops(const AttentionShape& s, int64_t length) {

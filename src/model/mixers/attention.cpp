@@ -96,19 +96,13 @@ class Attention : public Mixer {
       qkv_bias_ = static_cast<int>(declare.vector("qkv_proj.bias", q + 2 * kv, Init::kZeros));
     if (c.bias == "all") o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
     if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", q + 2 * kv, c.conv, Init::kConv);
-    if (c.rope_theta > 0)
-      rope_ = std::make_unique<RopeTable>(c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta));
+    if (c.rope_theta > 0) rope_ = c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta);
   }
 
-  void prepare(int64_t positions) override {
-    if (rope_) rope_->ensure(positions);
-  }
-
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, q = shape_.heads * shape_.dk, kv = shape_.kv_heads * shape_.dk;
-    Var qkv = call.linear_concat(ws);
+    Var qkv = linear_concat(e, call.input, ws);
     if (qkv_bias_ >= 0) qkv = map(e, qkv, Map::kIdentity, 1, qkv_bias_);
     if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
     const auto [raw_q, raw_k, values] = split<3>(e, qkv, {q, kv, kv});
@@ -122,10 +116,8 @@ class Attention : public Mixer {
                               .norm = norm_,
                               .rope = rope_.get()});
     Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
-    const MixerCall late = call.behind();
-    o = call.only_wanted(o);
-    if (c_.gate != "none") o = gated(e, o, late.linear(g_), Gate::kSigmoid);
-    return linear_bias(e, o, o_, o_bias_, late.residual);
+    if (c_.gate != "none") o = gated(e, o, linear(e, call.gate_input(), g_), Gate::kSigmoid);
+    return linear_bias(e, o, o_, o_bias_, call.residual);
   }
 
   double flops_per_token(int64_t length) const override { return attend_flops(shape_, length); }

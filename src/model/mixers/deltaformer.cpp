@@ -74,28 +74,23 @@ class DeltaFormer : public Mixer {
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.head_dim, c.rope_theta);
   }
 
-  void prepare(int64_t positions) override {
-    if (rope_) rope_->ensure(positions);
-  }
-
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, width = shape_.heads * shape_.dk;
-    auto [q, k, v] = split<3>(e, call.linear_concat(ws), {width, width, width});
+    auto [q, k, v] = split<3>(e, linear_concat(e, call.input, ws), {width, width, width});
     if (c_.key_norm == "l2") k = l2norm(e, k, shape_.heads);
     const Qk qk =
         qk_prepare(e, q, k, call.positions,
                    {.heads = shape_.heads, .kv_heads = shape_.heads, .dk = shape_.dk, .rope = rope_.get()});
     DeltaFormerVars in{.q = qk.q, .k = qk.k, .v = v, .a = {}, .b = {}};
     if (c_.strength == "zero") {
-      in.b = e.result(q.v.rows, shape_.heads, false);
+      in.b = e.result_like(q, shape_.heads, false);
       std::fill_n(in.b.v.data, in.b.v.count(), 0.0f);
     } else if (c_.strength != "one") {
-      in.b = map(e, call.linear(b_), Map::kSigmoid);
+      in.b = map(e, linear(e, call.input, b_), Map::kSigmoid);
       if (c_.strength == "gates") in.a = in.b;
     }
-    return linear(e, call.only_wanted(remembered(call, in)), o_, call.wanted_residual());
+    return linear(e, remembered(call, in), o_, call.residual);
   }
 
   double flops_per_token(int64_t length) const override { return 2 * attend_flops(like_attention(), length); }
@@ -115,36 +110,37 @@ class DeltaFormer : public Mixer {
     // Of a few tokens each is written before the next one looks, so that it gets the bits of a pass of its
     // own.
     if (in.q.v.rows <= kSkinnyRows) return one_by_one(call, in);
-    const DeltaFormerResult r = with_past(call, in, call.offsets, call.states);
+    const DeltaFormerResult r = with_past(e, in, call.offsets, call.states);
     for (size_t i = 0; i < call.states.size(); ++i)
       append_kv(call, i, in.k.v.row_range(call.offsets[i], call.offsets[i + 1]),
                 r.u.row_range(call.offsets[i], call.offsets[i + 1]), 0);
     return r.o;
   }
 
-  DeltaFormerResult with_past(const MixerCall& call, const DeltaFormerVars& in,
-                              std::span<const uint32_t> offsets, std::span<LayerState* const> states) const {
+  DeltaFormerResult with_past(Exec& e, const DeltaFormerVars& in, std::span<const uint32_t> offsets,
+                              std::span<LayerState* const> states) const {
     std::vector<std::vector<KvSegment>> segments(states.size());
     std::vector<std::span<const KvSegment>> past;
     for (size_t i = 0; i < states.size(); ++i) {
       states[i]->kv.segments(segments[i]);
       past.emplace_back(segments[i]);
     }
-    return delta_former(call.exec, shape_, in, offsets, past);
+    return delta_former(e, shape_, in, offsets, past);
   }
 
   Var one_by_one(const MixerCall& call, const DeltaFormerVars& in) const {
-    const Var o = call.exec.result(in.q.v.rows, shape_.heads * shape_.dv);
+    Exec e = call.exec.every_row();
+    const Var o = e.result(in.q.v.rows, shape_.heads * shape_.dv);
     const uint32_t one[] = {0, 1};
     for (size_t i = 0; i < call.states.size(); ++i)
       for (uint32_t t = call.offsets[i]; t < call.offsets[i + 1]; ++t) {
         const auto row = [t](Var x) { return x.present() ? Var{x.v.row_range(t, t + 1)} : x; };
-        const DeltaFormerResult r = with_past(call, {row(in.q), row(in.k), row(in.v), row(in.a), row(in.b)},
-                                              one, call.states.subspan(i, 1));
+        const DeltaFormerResult r = with_past(e, {row(in.q), row(in.k), row(in.v), row(in.a), row(in.b)}, one,
+                                              call.states.subspan(i, 1));
         std::copy_n(r.o.v.data, r.o.v.cols, o.v.row(t));
         call.states[i]->kv.append(row(in.k).v, r.u);
       }
-    return o;
+    return with_rows(call.exec, o, call.exec.output_rows());
   }
 
   DeltaFormerConfig c_;

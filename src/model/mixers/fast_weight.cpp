@@ -79,71 +79,52 @@ FastWeightRule::Gates FastWeightRule::gates(const MixerCall& call) const {
   Gates out;
   const float beta_max = c_.negative_eigenvalues ? 2.0f : 1.0f;
   if (c_.decay == "token" && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
-    const Var both = delta_gates(e, call.linear(a_), call.linear(b_), a_log_, bias_, beta_max);
+    const Var both =
+        delta_gates(e, linear(e, call.input, a_), linear(e, call.input, b_), a_log_, bias_, beta_max);
     const size_t n = shape_.value_heads;
     out.g = cols(e, both, 0, n), out.beta = cols(e, both, n, 2 * n);
     return out;
   }
-  if (shape_.write == FastWeightWrite::kDelta) out.beta = map(e, call.linear(b_), Map::kSigmoid, beta_max);
+  if (shape_.write == FastWeightWrite::kDelta)
+    out.beta = map(e, linear(e, call.input, b_), Map::kSigmoid, beta_max);
   if (c_.decay == "token") {
-    out.g = decay(e, map(e, call.linear(a_), Map::kSoftplus, 1, bias_), a_log_);
+    out.g = decay(e, map(e, linear(e, call.input, a_), Map::kSoftplus, 1, bias_), a_log_);
   } else if (c_.decay == "channel") {
-    out.g = decay(e, map(e, linear(e, call.linear(f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
+    out.g = decay(e, map(e, linear(e, linear(e, call.input, f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
   } else if (c_.decay == "sigmoid") {
-    out.g = map(e, linear(e, call.linear(f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
+    out.g = map(e, linear(e, linear(e, call.input, f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
   } else if (forget_) {
-    const Var gk = forget(e, call.linear(a_), bounds_, layer_);
+    const Var gk = forget(e, linear(e, call.input, a_), bounds_, layer_);
     const size_t n = gk.v.cols / 2;
     out.g = cols(e, gk, 0, n), out.k = cols(e, gk, n, 2 * n);
   }
   return out;
 }
 
-std::vector<uint32_t> FastWeightRule::expanded(std::span<const uint32_t> offsets) const {
-  std::vector<uint32_t> all(offsets.begin(), offsets.end());
-  for (uint32_t& o : all) o *= static_cast<uint32_t>(steps_);
-  return all;
+FastWeightVars FastWeightRule::variables(Var q, Var k, Var v, const Gates& gates) const {
+  FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta, .writes = steps_};
+  if (!constant_.empty()) in.g_head = constant_.data();
+  return in;
 }
 
 Var FastWeightRule::run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const {
-  Exec& e = call.exec;
-  FastWeightVars in{.q = q, .k = k, .v = v, .g = gates.g, .beta = gates.beta};
-  if (!constant_.empty()) in.g_head = constant_.data();
-  if (steps_ == 1) return remembered_reads(call, &LayerState::fast, shape_, in);
-  // Several writes per token: rows of a stream `steps_` times as long. The first of a token's rows decays,
-  // the last one is read.
-  q = call.among_all(q);
-  const size_t n = q.v.rows, m = n * steps_;
-  in.q = reshape(e, place(e, q, steps_ * q.v.cols, (steps_ - 1) * q.v.cols), m, q.v.cols);
-  in.k = reshape(e, k, m, k.v.cols / steps_);
-  in.v = reshape(e, v, m, v.v.cols / steps_);
-  if (in.g.present()) in.g = reshape(e, place(e, in.g, steps_ * in.g.v.cols, 0), m, in.g.v.cols);
-  if (in.beta.present()) in.beta = reshape(e, in.beta, m, in.beta.v.cols / steps_);
-  const std::vector<uint32_t> stream = expanded(call.offsets);
-  const std::span<uint32_t> offsets = e.arena().take<uint32_t>(stream.size());  // lives as long as the tape
-  std::ranges::copy(stream, offsets.begin());
-  const Var o = remembered_fast(call, &LayerState::fast, shape_, in, offsets, steps_);
-  return call.only_wanted(
-      cols(e, reshape(e, o, n, steps_ * o.v.cols), (steps_ - 1) * o.v.cols, steps_ * o.v.cols));
+  return remembered_fast(call, &LayerState::fast, shape_, variables(q, k, v, gates));
 }
 
 Var FastWeightRule::run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates,
                                size_t chunk) const {
-  FastWeightVars in{.q = call.among_all(q), .k = k, .v = v, .g = gates.g, .beta = gates.beta};
-  if (!constant_.empty()) in.g_head = constant_.data();
-  return call.only_wanted(remembered_chunks(call, shape_, in, chunk));
+  return remembered_chunks(call, shape_, variables(q, k, v, gates), chunk);
 }
 
 Var FastWeightRule::normalised(const MixerCall& call, Var o, Var q, Var k, const Gates& gates) const {
   Exec& e = call.exec;
   FastWeightShape s = shape_;
   s.dv = 1;
-  const Var ones = e.result(k.v.rows, s.value_heads, false);
+  const Var ones = e.result_like(k, s.value_heads, false);
   std::fill_n(ones.v.data, ones.v.count(), 1.0f);
-  FastWeightVars in{.q = q, .k = k, .v = ones, .g = gates.g, .beta = {}};
-  if (!constant_.empty()) in.g_head = constant_.data();
-  const Var sum = remembered_reads(call, &LayerState::normaliser, s, in);
-  return divide_heads(e, o, sum, 1e-6f);
+  FastWeightVars in = variables(q, k, ones, gates);
+  in.beta = {};
+  return divide_heads(e, o, remembered_fast(call, &LayerState::normaliser, s, in), 1e-6f);
 }
 
 double FastWeightRule::flops_per_token() const {
@@ -191,7 +172,10 @@ FastWeightOutput::FastWeightOutput(const OutputConfig& c, size_t heads, size_t d
 Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
   Exec& e = call.exec;
   Var gate;
-  if (c_.gate != "none") gate = c_.gate_rank ? linear(e, call.linear(g_a_), g_b_) : call.linear(g_);
+  if (c_.gate != "none") {
+    const Var x = call.gate_input();
+    gate = c_.gate_rank ? linear(e, linear(e, x, g_a_), g_b_) : linear(e, x, g_);
+  }
   const bool silu = c_.gate == "silu";
   if (c_.out_norm != "none")
     o = rmsnorm(e, o, w_, norm_, {.z = gate, .gate = silu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid});
@@ -229,11 +213,6 @@ class FastWeightMixer : public Mixer {
     output_ = std::make_unique<FastWeightOutput>(c.output, d_.heads, d_.dv, model, declare);
   }
 
-  void prepare(int64_t positions) override {
-    if (rope_) rope_->ensure(positions);
-  }
-
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
     const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv;
@@ -251,7 +230,7 @@ class FastWeightMixer : public Mixer {
                fused_norm = fused && !drop && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
     if (steps_ == 1 || c_.conv) {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
-      Var all = call.linear_concat(std::span(ws, rule_.makes_keys() ? 2 : 3));
+      Var all = linear_concat(e, call.input, std::span(ws, rule_.makes_keys() ? 2 : 3));
       if (c_.conv)
         all = remembered_conv(call, all, conv_,
                               {.silu = fused,
@@ -259,7 +238,7 @@ class FastWeightMixer : public Mixer {
                                .l2_channels = fused_norm ? (1 + steps_) * keys : 0});
       parts(all);
     } else {
-      q = call.linear(q_), k = call.linear(k_), v = call.linear(v_);
+      q = linear(e, call.input, q_), k = linear(e, call.input, k_), v = linear(e, call.input, v_);
     }
     if (!fused) {
       q = mapped(e, q, f.feature), v = mapped(e, v, f.value_feature);
@@ -279,10 +258,9 @@ class FastWeightMixer : public Mixer {
       q = normed(e, q, d_.key_heads, f.feature_norm);
       if (!rule_.makes_keys()) k = normed(e, k, steps_ * d_.key_heads, f.feature_norm);
     }
-    if (steps_ > 1) k = dense(e, k), v = dense(e, v);
     Var o = rule_.run(call, q, k, v, gates);
     if (c_.normalise) o = rule_.normalised(call, o, q, k, gates);
-    return output_->forward(call.behind(), o);
+    return output_->forward(call, o);
   }
 
   double flops_per_token(int64_t) const override { return rule_.flops_per_token(); }
@@ -292,9 +270,6 @@ class FastWeightMixer : public Mixer {
   }
 
  private:
-  // A token's writes become rows of their own, so they must lie together.
-  static Var dense(Exec& e, Var x) { return x.v.contiguous() ? x : place(e, x, x.v.cols, 0); }
-
   FastWeightConfig c_;
   Dims d_;
   size_t steps_, q_;

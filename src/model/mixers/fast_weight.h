@@ -45,8 +45,7 @@ class FastWeightRule {
   };
   Gates gates(const MixerCall& call) const;
 
-  // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> the wanted rows of
-  // [N, heads dv], as the two below. q may have these rows alone.
+  // q: [N, key_heads dk], k: [N, steps key_heads dk], v: [N, steps heads dv] -> [N, heads dv].
   Var run(const MixerCall& call, Var q, Var k, Var v, const Gates& gates) const;
   // A token reads the state from before its chunk.
   Var run_chunks(const MixerCall& call, Var q, Var k, Var v, const Gates& gates, size_t chunk) const;
@@ -57,7 +56,7 @@ class FastWeightRule {
   size_t state_numbers() const { return shape_.value_heads * shape_.dk * shape_.dv; }
 
  private:
-  std::vector<uint32_t> expanded(std::span<const uint32_t> offsets) const;
+  FastWeightVars variables(Var q, Var k, Var v, const Gates& gates) const;
 
   RuleConfig c_;
   FastWeightShape shape_;

@@ -82,22 +82,20 @@ class Hqlt : public Mixer {
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(dh_, c.rope_theta);
   }
 
-  void prepare(int64_t positions) override {
-    if (rope_) rope_->ensure(positions);
-  }
-
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    auto [q, fast_q, k, v] = projected(call);
+    const size_t ws[] = {q_, k_, v_};
+    Var qkv = linear_concat(e, call.input, ws);
+    if (c_.conv) qkv = remembered_conv(call, qkv, conv_);
+    auto [q, k, v] =
+        split<3>(e, dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout)), {width_, width_, width_});
     v = mapped(e, v, c_.features.value_feature);
-    const Var fast = fast_weights(call, fast_q, feature(e, k), v);
+    const Var fast = fast_weights(call, feature(e, q), feature(e, k), v);
     const Qk rotated =
         qk_prepare(e, q, k, call.positions,
                    {.heads = heads_, .kv_heads = heads_, .dk = dh_, .rope = rope_.get(), .in_place = false});
     const Var kv = attend(call, rotated.q, rotated.k, v, kv_);
-    const MixerCall late = call.behind();
-    return output_.forward(late, mixed(late, fast, call.only_wanted(kv)));
+    return output_.forward(call, mixed(call, fast, kv));
   }
 
   double flops_per_token(int64_t length) const override {
@@ -112,28 +110,6 @@ class Hqlt : public Mixer {
   }
 
  private:
-  struct Projected {
-    Var q, fast_q, k, v;  // fast_q: as the fast weights want it, perhaps for wanted tokens alone
-  };
-  Projected projected(const MixerCall& call) const {
-    Exec& e = call.exec;
-    const size_t taps = static_cast<size_t>(c_.conv), before = taps ? taps - 1 : 0;
-    if (const std::optional<Asking> asking = few_ask(call, before)) {
-      const size_t ws[] = {k_, v_};
-      Var kv = call.linear_concat(ws), q = asking->call.linear(q_);
-      if (taps) kv = remembered_conv(call, kv, conv_, {.first = width_});
-      if (taps) q = rows(e, remembered_conv(asking->call, q, conv_), asking->last);
-      const auto [k, v] = split<2>(e, kv, {width_, width_});
-      return {call.among_all(q), feature(e, q), k, v};
-    }
-    const size_t ws[] = {q_, k_, v_};
-    Var qkv = call.linear_concat(ws);
-    if (taps) qkv = remembered_conv(call, qkv, conv_);
-    const auto [q, k, v] =
-        split<3>(e, dropout(e, qkv, static_cast<float>(c_.features.qkv_dropout)), {width_, width_, width_});
-    return {q, feature(e, q), k, v};
-  }
-
   Var feature(Exec& e, Var x) const {
     return normed(e, mapped(e, x, c_.features.feature), heads_, c_.features.feature_norm);
   }
@@ -153,7 +129,7 @@ class Hqlt : public Mixer {
   Var mixed(const MixerCall& call, Var fast, Var kv) const {
     Exec& e = call.exec;
     if (c_.mixing == "sum") return add(e, fast, kv);
-    const Var z = call.linear(mix_);
+    const Var z = linear(e, call.gate_input(), mix_);
     if (c_.mixing == "vector") return blend(e, fast, kv, z);
     const auto [a, b] = split<2>(e, map(e, z, Map::kSigmoid), {heads_, heads_});
     return add(e, scale_heads(e, fast, a), scale_heads(e, kv, b));

@@ -52,18 +52,16 @@ class Mamba : public Mixer {
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }
 
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const auto [raw, z] = split<2>(e, call.linear(in_), {inner_, inner_});
+    const auto [raw, z] = split<2>(e, linear(e, call.input, in_), {inner_, inner_});
     Var x = remembered_conv(call, raw, conv_);
     x = map(e, x, Map::kSilu, 1, static_cast<int>(conv_bias_));
     const auto [low, B, C] = split<3>(e, linear(e, x, x_), {rank_, state_, state_});
     const Var dt = map(e, linear(e, low, dt_), Map::kSoftplus, 1, static_cast<int>(dt_bias_));
     const Var y = remembered_scan(
         call, {.x = x, .dt = dt, .B = B, .C = C, .a_log = a_log_, .skip = skip_, .low = low_});
-    return linear(e, gated(e, call.only_wanted(y), call.only_wanted(z), Gate::kSilu), out_,
-                  call.wanted_residual());
+    return linear(e, gated(e, y, z, Gate::kSilu), out_, call.residual);
   }
 
   // Decay, write and read of each number of the state, and the skip.

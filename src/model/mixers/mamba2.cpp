@@ -76,20 +76,19 @@ class Mamba2 : public Mixer {
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }
 
-  bool gives_wanted() const override { return true; }
   Var forward(const MixerCall& call) const override {
     Exec& e = call.exec;
-    const auto [z, xbc, raw_dt] =
-        split<3>(e, call.linear_bias(in_, in_bias_), {inner_, inner_ + 2 * bc_, shape_.value_heads});
+    const auto [z, xbc, raw_dt] = split<3>(e, linear_bias(e, call.input, in_, in_bias_),
+                                           {inner_, inner_ + 2 * bc_, shape_.value_heads});
     const Var c = map(e, remembered_conv(call, xbc, conv_), Map::kSilu, 1, conv_bias_);
     const auto [x, B, C] = split<3>(e, c, {inner_, bc_, bc_});
     const Var dt = map(e, raw_dt, Map::kSoftplus, 1, static_cast<int>(dt_bias_));
     const Var o =
-        remembered_reads(call, &LayerState::fast, shape_,
-                         {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}});
-    const Var y = add(e, o, scale_heads_by(e, call.only_wanted(x), skip_));
-    const NormGate gate{.z = call.only_wanted(z), .order = RmsNormOrder::kGateFirst};
-    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, gate), out_, out_bias_, call.wanted_residual());
+        remembered_fast(call, &LayerState::fast, shape_,
+                        {.q = C, .k = B, .v = scale_heads(e, x, dt), .g = decay(e, dt, a_log_), .beta = {}});
+    const Var y = add(e, o, scale_heads_by(e, x, skip_));
+    const NormGate gate{.z = z, .order = RmsNormOrder::kGateFirst};
+    return linear_bias(e, rmsnorm(e, y, norm_weight_, norm_, gate), out_, out_bias_, call.residual);
   }
 
   double flops_per_token(int64_t) const override {

@@ -94,55 +94,19 @@ struct LayerSnapshot {
   LayerState* to;
 };
 
-// Which rows a mixer gets and gives. Usually a row for each token. Where nothing is random and no sequence
-// has a state, tokens that have the same rows share them: those with the same tokens before them in all
-// layers, and in the first layer all that are the same.
-struct MixerRows {
-  std::span<const uint32_t> which = {};  // of each token: its row of the input; empty: rows are tokens
-  // Tokens whose rows of the result are read, in order; none: all of them.
-  std::optional<std::span<const uint32_t>> wanted = {};
-  std::span<const uint32_t> wanted_input = {};     // their rows of the input; empty: exactly its rows
-  std::span<const uint32_t> wanted_residual = {};  // and of the residual stream; empty: exactly its rows
-  bool spare = false;  // a mixer may leave out what no wanted row depends on: the same but for rounding
-};
-
+// What a mixer works on. Its values may have fewer rows than there are tokens: the ops take care of that
+// (autograd/row_map.h). An op of one's own that moves information between tokens starts with every_token().
 struct MixerCall {
   Exec& exec;
   Var input;                            // already normalised
-  Var residual;                         // added to the result
-  MixerRows rows;                       // which rows these are
+  Var residual;                         // added to the result; may be absent
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
   std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
   std::span<const std::vector<LayerSnapshot>> snapshots;  // of each sequence, by tokens; or empty
 
-  Var x() const { return spread(input); }  // [tokens, d_model]
-  // x W^T, and [x W0^T | x W1^T | ...]: rows that are the same are multiplied once.
-  Var linear(size_t w) const { return spread(braid::linear(exec, input, w)); }
-  Var linear_bias(size_t w, int bias) const { return spread(braid::linear_bias(exec, input, w, bias)); }
-  Var linear_concat(std::span<const size_t> ws) const {
-    return spread(braid::linear_concat(exec, input, ws));
-  }
-
-  // Behind the memories tokens no longer meet: of what these give, and of x and the residual stream, the rows
-  // that are wanted.
-  Var only_wanted(Var v) const { return rows.wanted ? braid::rows(exec, v, *rows.wanted) : v; }
-  // The other way: of what wanted tokens alone have, rows for all, zeros for the others.
-  Var among_all(Var v) const {
-    const size_t n = offsets.back();
-    return rows.wanted && v.v.rows < n ? rows_among(exec, v, *rows.wanted, n) : v;
-  }
-  Var wanted_residual() const { return picked(residual, rows.wanted_residual); }
-  MixerCall behind() const {
-    MixerCall c = *this;
-    if (!rows.wanted) return c;
-    c.residual = wanted_residual(), c.rows = {};
-    if (rows.wanted_input.size() > input.v.rows)
-      c.rows.which = rows.wanted_input;
-    else
-      c.input = picked(input, rows.wanted_input);
-    return c;
-  }
+  // The input once more, for what is applied to the result of the mixing: gates, blends.
+  Var gate_input() const { return with_rows(exec, input, exec.output_rows()); }
 
   // Where each sequence keeps `count` numbers of one kind. Through remember.h they can also be taken back.
   std::vector<float*> memory(Memory LayerState::*part, size_t count) const {
@@ -150,12 +114,6 @@ struct MixerCall {
     for (LayerState* s : states) all.push_back((s->*part).write(count));
     return all;
   }
-
- private:
-  Var picked(Var v, std::span<const uint32_t> which) const {
-    return v.present() && !which.empty() ? braid::rows(exec, v, which) : v;
-  }
-  Var spread(Var v) const { return picked(v, rows.which); }
 };
 
 // Numbers kept per sequence. The papers count matrices, keys and values; the last few inputs of convolutions
@@ -168,11 +126,6 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
   virtual Var forward(const MixerCall& call) const = 0;
-  // Whether forward gives the wanted rows alone, by only_wanted() and behind(). If not, it gives all, and no
-  // model with such a mixer shares rows.
-  virtual bool gives_wanted() const { return false; }
-  virtual void prepare(int64_t /*positions*/) {
-  }  // tables for positions below this; before any forward that reaches them
   virtual double flops_per_token(
       int64_t length) const = 0;  // forward, besides the projections: 2 per multiply-add
   virtual StateSize state_size(int64_t length) const = 0;  // after `length` tokens

@@ -27,7 +27,7 @@ class Echo : public Mixer {
   Echo(const Config& c, const ModelConfig& model, Declare declare)
       : by_(c.distance), width_(model.d_model), w_(declare.matrix("w.weight", width_, width_)) {}
   Var forward(const MixerCall& call) const override {
-    return linear(call.exec, remembered_delay(call, call.x(), by_), w_, call.residual);
+    return linear(call.exec, remembered_delay(call, call.input, by_), w_, call.residual);
   }
   double flops_per_token(int64_t) const override { return 0; }
   StateSize state_size(int64_t) const override { return {.tails = by_ * width_}; }
@@ -55,7 +55,6 @@ std::vector<float> logits(Model& model, std::span<const int32_t> tokens, std::sp
     const uint32_t offsets[] = {0, static_cast<uint32_t>(n)};
     std::vector<uint32_t> rows(n);
     for (size_t r = 0; r < n; ++r) rows[r] = static_cast<uint32_t>(r);
-    model.prepare(static_cast<int64_t>(at + n));
     const Mat<float> y = model.logits(
         exec,
         model.hidden(exec, {.tokens = tokens.subspan(at, n), .offsets = offsets, .states = states}, rows));

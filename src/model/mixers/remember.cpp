@@ -12,23 +12,23 @@ size_t kind_index(Kind which) {
 }
 
 // Where snapshots want the memory as it is on the way.
-std::vector<StateCut> cuts(const MixerCall& call, Kind which, size_t count, size_t per_token = 1) {
+std::vector<StateCut> cuts(const MixerCall& call, Kind which, size_t count) {
   std::vector<StateCut> all;
   for (size_t s = 0; s < call.snapshots.size(); ++s)
     for (const LayerSnapshot& x : call.snapshots[s])
-      all.push_back({s, x.tokens * per_token, (x.to->*which).write(count)});
+      all.push_back({s, x.tokens, (x.to->*which).write(count)});
   return all;
 }
 
 // Keeps the rows that a memory is given, side by side, if they may be taken back.
 void record(const MixerCall& call, Kind which, size_t count, std::span<const Mat<const float>> parts,
-            const Replay& replay, size_t per_token = 1) {
+            const Replay& replay) {
   for (size_t s = 0; s < call.states.size(); ++s) {
     if (call.states[s]->trail.empty()) continue;
     LayerState::Given& g = call.states[s]->trail.back()[kind_index(which)];
-    g.count = count, g.per_token = per_token, g.replay = replay, g.width = 0;
+    g.count = count, g.replay = replay, g.width = 0;
     for (const Mat<const float>& p : parts) g.width += p.cols;
-    for (size_t r = call.offsets[s] * per_token; r < call.offsets[s + 1] * per_token; ++r)
+    for (size_t r = call.offsets[s]; r < call.offsets[s + 1]; ++r)
       for (const Mat<const float>& p : parts) g.rows.insert(g.rows.end(), p.row(r), p.row(r) + p.cols);
   }
 }
@@ -70,7 +70,8 @@ std::vector<Mat<const float>> given(const FastWeightVars& in) {
 FastWeightVars taken(const FastWeightVars& like, Mat<const float> rows) {
   Columns c(rows);
   FastWeightVars in = like;
-  in.k = in.q = c.next(like.k.v.cols), in.v = c.next(like.v.v.cols);
+  in.k = c.next(like.k.v.cols), in.v = c.next(like.v.v.cols);
+  in.q = {in.k.v.col_range(0, like.q.v.cols)};
   in.g = c.next(like.g.present() ? like.g.v.cols : 0);
   in.beta = c.next(like.beta.present() ? like.beta.v.cols : 0);
   return in;
@@ -139,32 +140,16 @@ Var remembered_scan(const MixerCall& call, const ScanVars& in) {
   return selective_scan(call.exec, in, call.offsets, call.memory(kWhich, count), cuts(call, kWhich, count));
 }
 
-Var remembered_fast(const MixerCall& call, Kind which, const FastWeightShape& shape, const FastWeightVars& in,
-                    std::span<const uint32_t> offsets, size_t per_token) {
+Var remembered_fast(const MixerCall& call, Kind which, const FastWeightShape& shape,
+                    const FastWeightVars& in) {
   const size_t count = shape.value_heads * shape.dk * shape.dv;
-  record(
-      call, which, count, given(in),
-      [shape, in, per_token](Exec& e, Mat<const float> rows, int64_t, float* memory) {
-        float* const states[] = {memory};
-        fast_weight(e, form_for(shape, rows.rows / per_token), taken(in, rows), bounds(rows), states);
-      },
-      per_token);
+  record(call, which, count, given(in), [shape, in](Exec& e, Mat<const float> rows, int64_t, float* memory) {
+    float* const states[] = {memory};
+    fast_weight(e, form_for(shape, rows.rows), taken(in, rows), bounds(rows), states);
+  });
   const std::vector<float*> states = call.memory(which, count);
-  return fast_weight(call.exec, states.empty() ? shape : form_for(shape, longest(call)), in, offsets, states,
-                     cuts(call, which, count, per_token));
-}
-
-Var remembered_reads(const MixerCall& call, Kind which, const FastWeightShape& shape, FastWeightVars in) {
-  // A query costs about 2 (dk + dv) for each token before it, states dk dv for every token.
-  const bool few =
-      call.rows.spare && call.rows.wanted && call.states.empty() &&
-      2 * call.rows.wanted->size() * (shape.dk + shape.dv) <= (call.offsets.size() - 1) * shape.dk * shape.dv;
-  if (!few) {
-    in.q = call.among_all(in.q);
-    return call.only_wanted(remembered_fast(call, which, shape, in, call.offsets));
-  }
-  if (in.q.v.rows > call.rows.wanted->size()) in.q = call.only_wanted(in.q);
-  return fast_weight_asked(call.exec, shape, in, call.offsets, *call.rows.wanted);
+  return fast_weight(call.exec, states.empty() ? shape : form_for(shape, longest(call)), in, call.offsets,
+                     states, cuts(call, which, count));
 }
 
 Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const FastWeightVars& in,
@@ -181,32 +166,6 @@ Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const
          });
   return fast_weight_chunks(call.exec, shape, in, chunk, call.positions, call.offsets,
                             call.memory(kWhich, count), cuts(call, kWhich, count));
-}
-
-std::optional<Asking> few_ask(const MixerCall& call, size_t before) {
-  if (!call.rows.spare || !call.rows.wanted || call.rows.wanted->empty()) return {};
-  const std::span<const uint32_t> wanted = *call.rows.wanted;
-  if (2 * wanted.size() * (before + 1) > call.offsets.back()) return {};
-  Arena& arena = call.exec.arena();
-  const std::span<uint32_t> rows = arena.take<uint32_t>(wanted.size() * (before + 1)),
-                            offsets = arena.take<uint32_t>(wanted.size() + 1),
-                            last = arena.take<uint32_t>(wanted.size());
-  uint32_t n = 0;
-  for (size_t i = 0, s = 0; i < wanted.size(); ++i) {
-    while (call.offsets[s + 1] <= wanted[i]) ++s;
-    offsets[i] = n;
-    const uint32_t begin = call.offsets[s];
-    for (uint32_t t = wanted[i] - std::min<uint32_t>(wanted[i] - begin, before); t <= wanted[i]; ++t)
-      rows[n++] = call.rows.which.empty() ? t : call.rows.which[t];
-    last[i] = n - 1;
-  }
-  offsets[wanted.size()] = n;
-  Asking out{call, last};
-  out.call.offsets = offsets, out.call.residual = {}, out.call.positions = {};
-  out.call.rows = {.which = rows.first(n)};
-  if (n <= call.input.v.rows)
-    out.call.input = braid::rows(call.exec, call.input, rows.first(n)), out.call.rows = {};
-  return out;
 }
 
 void append_kv(const MixerCall& call, size_t sequence, Mat<const float> k, Mat<const float> v,

@@ -43,8 +43,8 @@ void RopeScaling::validate(double theta, const std::string& where, std::vector<P
     problem("rope_high", fmt::format("is {}, not above rope_low {}", full.high, full.low), "exchange them");
 }
 
-RopeTable RopeScaling::table(size_t rot, double theta) const {
-  if (scaling == "none") return {rot, theta};
+std::unique_ptr<RopeTable> RopeScaling::table(size_t rot, double theta) const {
+  if (scaling == "none") return std::make_unique<RopeTable>(rot, theta);
   const auto n = static_cast<double>(rot), length = static_cast<double>(original);
   // YaRN: the i whose frequency turns so many times within the first training's length.
   const auto index_of = [&](double turns) {
@@ -64,7 +64,7 @@ RopeTable RopeScaling::table(size_t rot, double theta) const {
     if (scaling == "yarn") keep = 1 - std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
     frequency[i] = keep * f + (1 - keep) * f / factor;
   }
-  return RopeTable(std::move(frequency), scaling == "yarn" ? amplitude : 1);
+  return std::make_unique<RopeTable>(std::move(frequency), scaling == "yarn" ? amplitude : 1);
 }
 
 }  // namespace braid

@@ -30,8 +30,8 @@ struct RopeScaling {
   }
   void resolve();  // zeros become what they stand for; what has no meaning becomes zero
   void validate(double theta, const std::string& where,
-                std::vector<Problem>& problems) const;  // before resolve()
-  RopeTable table(size_t rot, double theta) const;      // after it
+                std::vector<Problem>& problems) const;               // before resolve()
+  std::unique_ptr<RopeTable> table(size_t rot, double theta) const;  // after it
 };
 
 }  // namespace braid

@@ -68,11 +68,11 @@ std::vector<BenchCase> rope_bench() {
   struct Data {
     std::vector<float> x, y;
     std::vector<int32_t> positions;
-    RopeTable table;
+    RopeTable table{128, 1e4};
   };
   const size_t rows = 4096, heads = 8, dh = 128, cols = heads * dh, n = rows * cols;
-  auto d = std::make_shared<Data>(
-      Data{random_vector(n, 1), std::vector<float>(n), std::vector<int32_t>(rows), RopeTable(dh, 1e4)});
+  auto d = std::make_shared<Data>();
+  d->x = random_vector(n, 1), d->y.resize(n), d->positions.resize(rows);
   d->table.ensure(rows);
   for (size_t r = 0; r < rows; ++r) d->positions[r] = static_cast<int32_t>(r);
   const RopeIn in{
