@@ -564,7 +564,7 @@ struct ChunkTask {
         put(dbeta, grad.dbeta.row(h.row0 + t + i) + h.head, head);
       }
     }
-    // What the decay of the state gets: per channel in the last row of d_g, or in its first number.
+    // The share of A_C S, which has every decay of the chunk: per channel, or one number.
     const bool decays = h.s.decay != Decay::kNone;
     float* const dg_end = b.d_g + b.C * kp;
     if (decays) {
@@ -581,15 +581,13 @@ struct ChunkTask {
     // decay.
     for (size_t i = 0; i < c; ++i) {
       const float *q = b.raw + i * kp, *k = b.raw + (c + i) * kp, diagonal = *(b.d_pair + i * cp + i);
-      float *dq = b.d_gated + i * kp, *row = b.d_gated + (c + i) * kp, *col = b.d_col + i * kp,
-            *dg = b.d_g + i * kp;
+      const float *dq = b.d_gated + i * kp, *row = b.d_gated + (c + i) * kp, *col = b.d_col + i * kp;
       float* const dq_out = grad.dq.row(h.row0 + t + i) + h.key_head * dk;
       float* const dk_out = grad.dk.row(h.row0 + t + i) + h.key_head * dk;
       for_lanes(dk, [&](auto d1, size_t x) {
         const auto qx = hn::LoadU(d1, q + x), kx = hn::LoadU(d1, k + x), dp = hn::Set(d1, diagonal);
         auto dqx = hn::LoadU(d1, dq + x), dc = hn::LoadU(d1, col + x);
         auto dr = delta ? hn::LoadU(d1, row + x) : hn::Zero(d1);
-        if (channel) hn::StoreU(hn::MulAdd(qx, dqx, hn::Mul(kx, hn::Sub(dr, dc))), d1, dg + x);
         dqx = hn::Mul(hn::Set(d1, h.s.scale), hn::MulAdd(dp, kx, dqx));
         dr = hn::Add(dr, hn::MulAdd(dp, qx, dc));
         if (keys == Into::kAdd)
@@ -598,77 +596,75 @@ struct ChunkTask {
         hn::StoreU(dr, d1, dk_out + x);
       });
     }
-    if (decays) decay_backward(t, c, grad, head, dg_all);
+    if (decays) put_decays(t, c, grad, head, dg_all);
   }
 
-  // Of one decay for all channels, before the pairs have come to d_gated and d_col: d_g begins with the
-  // gradients of log A_i, one number each. A pair (i, j) meets A_i / A_j, so what A_i gets A_j loses. Both
-  // are the same number here; summed over rows of dq and dk their roundings would stay.
+  // dg of one decay for all channels, before the pairs have come to d_gated and d_col. g_t is in A_i for
+  // i >= t, and in A_i / A_j and A_C / A_j for j < t <= i. So no share is added that does not belong there
+  // and would have to be taken away again: under a strong decay dg_t is smaller than such a share's rounding.
   void scalar_decay_backward(size_t c) const {
     const float* k = b.raw + c * kp;
-    float *const dg = b.d_g, *const dg_end = b.d_g + b.C * kp;
-    std::fill_n(dg, c, 0.0f);
-    for (size_t i = 0; i < c; ++i) {
-      const float at_end = dot_rows(k + i * kp, b.d_col + i * kp, dk);
-      *dg_end += at_end;
-      dg[i] += dot_rows(b.raw + i * kp, b.d_gated + i * kp, dk) - at_end;
-      if (delta) dg[i] += dot_rows(k + i * kp, b.d_gated + (c + i) * kp, dk);
-      for (size_t row = i; row < (delta ? 2 * c : c); row += c) {
+    HWY_ALIGN float later[kFastWeightMaxChunk];  // shares of A_i / A_j and A_C / A_j for i >= t, by j
+    for (size_t j = 0; j < c; ++j) later[j] = dot_rows(k + j * kp, b.d_col + j * kp, dk);
+    double state = static_cast<double>(b.d_g[b.C * kp]);  // shares of A_i for i >= t
+    for (size_t t = c; t-- > 0;) {
+      float now = dot_rows(b.raw + t * kp, b.d_gated + t * kp, dk);
+      if (delta) now += dot_rows(k + t * kp, b.d_gated + (c + t) * kp, dk);
+      state += static_cast<double>(now);
+      for (size_t row = t; row < (delta ? 2 * c : c); row += c) {
         const float *pair = b.pair + row * cp, *d_pair = b.d_pair + row * cp;
-        float sum = 0;
-        for_lanes(i, [&](auto d1, size_t x) {
-          const auto both = hn::Mul(hn::LoadU(d1, pair + x), hn::LoadU(d1, d_pair + x));
-          hn::StoreU(hn::Sub(hn::LoadU(d1, dg + x), both), d1, dg + x);
-          sum += hn::GetLane(hn::SumOfLanes(d1, both));
+        for_lanes(t, [&](auto d1, size_t j) {
+          hn::StoreU(hn::MulAdd(hn::LoadU(d1, pair + j), hn::LoadU(d1, d_pair + j), hn::LoadU(d1, later + j)),
+                     d1, later + j);
         });
-        dg[i] += sum;
       }
+      const float pairs = sum_lanes(t, [&](auto d1, size_t j) { return hn::LoadU(d1, later + j); });
+      b.d_g[t] = static_cast<float>(state + static_cast<double>(pairs));
     }
   }
 
   // d_gated, d_kd and d_pair to gradients of the rows of raw: d_gated becomes [dq; dk that meets A_i], d_col
-  // the rest of dk. The diagonal of P is left out. dg_end gets what Kd has to do with A_C.
-  void pairs_backward(size_t c) const {
+  // the rest of dk, d_g those of the log-decays. The diagonal of P is left out.
+  void pairs_backward(size_t c) const { channel ? channel_pairs_backward(c) : scalar_pairs_backward(c); }
+
+  void scalar_pairs_backward(size_t c) const {
+    const float* k = b.raw + c * kp;
+    const size_t dkp = whole_vectors(dk);
+    const float* to_end = b.ratio + (c - 1) * cp;
+    for (size_t i = 0; i < c; ++i) {
+      scale_row(b.d_gated + i * kp, b.gamma[i], dkp, b.d_gated + i * kp);
+      if (delta) scale_row(b.d_gated + (c + i) * kp, b.gamma[i], dkp, b.d_gated + (c + i) * kp);
+      scale_row(b.d_kd + i * kp, to_end[i], dkp, b.d_col + i * kp);
+    }
+    if (h.s.decay != Decay::kNone) scalar_decay_backward(c);
+    HWY_ALIGN float diagonal[kFastWeightMaxChunk];
+    for (size_t i = 0; i < c; ++i) {
+      float* dP = b.d_pair + i * cp;
+      const size_t filled = triangle_columns(i, c);
+      diagonal[i] = dP[i];
+      mul_rows(dP, b.ratio + i * cp, filled, dP);
+      dP[i] = 0;
+      if (delta) mul_rows(dP + c * cp, b.ratio + i * cp, filled, dP + c * cp);
+    }
+    for (size_t part = 0; part < (delta ? 2 : 1); ++part) {
+      const size_t row = part * c;
+      lower(products, c, dkp, b.d_pair + row * cp, cp, k, kp, b.d_gated + row * kp, kp, Into::kAdd);
+      lower_t(products, c, dkp, b.d_pair + row * cp, cp, b.raw + row * kp, kp, b.d_col, kp, Into::kAdd);
+    }
+    for (size_t i = 0; i < c; ++i) b.d_pair[i * cp + i] = diagonal[i];
+  }
+
+  // dg_t is made as in scalar_decay_backward: while rows i go down to t, d_col holds for each j < t the
+  // shares of A_i / A_j and A_C / A_j with i >= t, and dg_end those of A_i.
+  void channel_pairs_backward(size_t c) const {
     const Full d;
     const float* k = b.raw + c * kp;
-    float* const dg_end = b.d_g + b.C * kp;
-    const bool decays = h.s.decay != Decay::kNone;
+    float *const dg_end = b.d_g + b.C * kp, *const run = b.alpha + b.C * kp;
     const size_t dkp = whole_vectors(dk);
-    if (!channel) {
-      const float* to_end = b.ratio + (c - 1) * cp;
-      for (size_t i = 0; i < c; ++i) {
-        scale_row(b.d_gated + i * kp, b.gamma[i], dkp, b.d_gated + i * kp);
-        if (delta) scale_row(b.d_gated + (c + i) * kp, b.gamma[i], dkp, b.d_gated + (c + i) * kp);
-        scale_row(b.d_kd + i * kp, to_end[i], dkp, b.d_col + i * kp);
-      }
-      if (decays) scalar_decay_backward(c);
-      HWY_ALIGN float diagonal[kFastWeightMaxChunk];
-      for (size_t i = 0; i < c; ++i) {
-        float* dP = b.d_pair + i * cp;
-        const size_t filled = triangle_columns(i, c);
-        diagonal[i] = dP[i];
-        mul_rows(dP, b.ratio + i * cp, filled, dP);
-        dP[i] = 0;
-        if (delta) mul_rows(dP + c * cp, b.ratio + i * cp, filled, dP + c * cp);
-      }
-      for (size_t part = 0; part < (delta ? 2 : 1); ++part) {
-        const size_t row = part * c;
-        lower(products, c, dkp, b.d_pair + row * cp, cp, k, kp, b.d_gated + row * kp, kp, Into::kAdd);
-        lower_t(products, c, dkp, b.d_pair + row * cp, cp, b.raw + row * kp, kp, b.d_col, kp, Into::kAdd);
-      }
-      for (size_t i = 0; i < c; ++i) b.d_pair[i * cp + i] = diagonal[i];
-      return;
-    }
-    float* const run = b.alpha + b.C * kp;
     std::fill_n(run, kp, 1.0f);
     for (size_t i = c; i-- > 0;) {
       mul_rows(b.d_kd + i * kp, run, dkp, b.d_col + i * kp);
       mul_rows(run, b.alpha + i * kp, kp, run);
-      for_lanes(dk, [&](auto d1, size_t x) {
-        hn::StoreU(hn::MulAdd(hn::LoadU(d1, k + i * kp + x), hn::LoadU(d1, b.d_col + i * kp + x),
-                              hn::LoadU(d1, dg_end + x)),
-                   d1, dg_end + x);
-      });
     }
     for (size_t i = 0; i < c; ++i) {
       if (i)
@@ -678,46 +674,43 @@ struct ChunkTask {
       mul_rows(b.d_gated + i * kp, run, dkp, b.d_gated + i * kp);
       if (delta) mul_rows(b.d_gated + (c + i) * kp, run, dkp, b.d_gated + (c + i) * kp);
     }
-    for (size_t i = 1; i < c; ++i) {
+    for (size_t i = c; i-- > 0;) {
       const float *dP = b.d_pair + i * cp, *dL = b.d_pair + (c + i) * cp;
       float *dq_i = b.d_gated + i * kp, *dk_i = b.d_gated + (c + i) * kp;
       for (size_t x = 0; x < dkp; x += kLanes) {
         const VFull q = hn::LoadU(d, b.raw + i * kp + x), ki = hn::LoadU(d, k + i * kp + x);
         VFull ratio = hn::LoadU(d, b.alpha + i * kp + x), dq = hn::LoadU(d, dq_i + x),
-              dr = delta ? hn::LoadU(d, dk_i + x) : hn::Zero(d);
+              dr = delta ? hn::LoadU(d, dk_i + x) : hn::Zero(d), pairs = hn::Zero(d);
+        const VFull state = hn::MulAdd(q, dq, hn::MulAdd(ki, dr, hn::LoadU(d, dg_end + x)));
         for (size_t j = i; j-- > 0;) {
           const VFull p = hn::Set(d, dP[j]), l = delta ? hn::Set(d, dL[j]) : hn::Zero(d);
-          const VFull decayed = hn::Mul(ratio, hn::LoadU(d, k + j * kp + x));
+          const VFull kj = hn::LoadU(d, k + j * kp + x), decayed = hn::Mul(ratio, kj);
           float* col = b.d_col + j * kp + x;
           dq = hn::MulAdd(p, decayed, dq);
           dr = hn::MulAdd(l, decayed, dr);
-          hn::StoreU(hn::MulAdd(ratio, hn::MulAdd(p, q, hn::Mul(l, ki)), hn::LoadU(d, col)), d, col);
+          const VFull dc = hn::MulAdd(ratio, hn::MulAdd(p, q, hn::Mul(l, ki)), hn::LoadU(d, col));
+          hn::StoreU(dc, d, col);
+          pairs = hn::MulAdd(kj, dc, pairs);
           ratio = hn::Mul(ratio, hn::LoadU(d, b.alpha + j * kp + x));
         }
         hn::StoreU(dq, d, dq_i + x);
         if (delta) hn::StoreU(dr, d, dk_i + x);
+        hn::StoreU(state, d, dg_end + x);
+        hn::StoreU(hn::Add(state, pairs), d, b.d_g + i * kp + x);
       }
     }
   }
 
-  // d_g holds the gradients of log A_i, a row or a number each, and in its last row what belongs to log A_C;
-  // g_i is in A_i and all later ones.
-  void decay_backward(size_t t, size_t c, const FastWeightGrad& grad, Into head, double& dg_all) const {
-    float* const sum = b.d_g + b.C * kp;
-    double total = channel ? 0.0 : static_cast<double>(*sum);
+  // dg of the chunk's tokens, a row or a number each; dg_all: the sum of the numbers.
+  void put_decays(size_t t, size_t c, const FastWeightGrad& grad, Into head, double& dg_all) const {
     for (size_t i = c; i-- > 0;) {
       if (channel) {
-        const float* dg = b.d_g + i * kp;
-        for_lanes(dk, [&](auto d1, size_t x) {
-          hn::StoreU(hn::Add(hn::LoadU(d1, sum + x), hn::LoadU(d1, dg + x)), d1, sum + x);
-        });
-        if (grad.dg.data) put(sum, grad.dg.row(h.row0 + t + i) + h.head * dk, dk, head);
+        if (grad.dg.data) put(b.d_g + i * kp, grad.dg.row(h.row0 + t + i) + h.head * dk, dk, head);
         continue;
       }
-      total += static_cast<double>(b.d_g[i]);
       if (h.s.decay == Decay::kToken && grad.dg.data)
-        put(static_cast<float>(total), grad.dg.row(h.row0 + t + i) + h.head, head);
-      dg_all += total;
+        put(b.d_g[i], grad.dg.row(h.row0 + t + i) + h.head, head);
+      dg_all += static_cast<double>(b.d_g[i]);
     }
   }
 

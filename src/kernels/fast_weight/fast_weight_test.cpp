@@ -308,6 +308,34 @@ TEST(FastWeight, LongSequencesStayFiniteAndExact) {
   EXPECT_TRUE(within(compare<float, double>(gradients[1], to_double(gradients[0])), kTolF32Grad));
 }
 
+// One number of everything, so that dg = dS exp(g) S0: with g = -20 less than the roundings of S and of dS,
+// which are 1. Additive, since a delta write with k = 1 leaves nothing of the start state.
+TEST(FastWeight, StrongDecayKeepsTheDigitsOfItsGradient) {
+  const float one = 1, zero = 0;
+  const std::vector<uint32_t> offsets{0, 1};
+  ImplTable& impls = fast_weight_impls();
+  for (const ImplTable::Row& row : impls.rows()) {
+    if (!impls.force(row.name)) continue;
+    for (const Decay decay : {Decay::kHead, Decay::kToken, Decay::kChannel})
+      for (const Form form : {Form::kRecurrent, Form::kChunk})
+        for (const float g : {-1.0f, -12.0f, -20.0f, -60.0f}) {
+          const FastWeightShape shape{1, 1, 1, 1, decay, Write::kAdditive, 1.0f, form};
+          const float* const state = &one;
+          float dq, dk, dv, ds0;
+          std::vector<float> dg(1, NAN), scratch(fast_weight_bwd_scratch(shape, offsets), NAN);
+          float* const to = &ds0;
+          fast_weight_bwd(shape,
+                          {{&one, 1, 1}, {&one, 1, 1}, {&one, 1, 1}, {&g, 1, 1}, {}, offsets, {&state, 1}},
+                          {&zero, 1, 1}, {&state, 1},
+                          {{&dq, 1, 1}, {&dk, 1, 1}, {&dv, 1, 1}, {dg.data(), 1, 1}, {}, {&to, 1}}, scratch);
+          const std::vector<double> want{std::exp(static_cast<double>(g))};
+          EXPECT_TRUE(within(compare<float, double>(dg, want), kTolF32Grad))
+              << row.name << " form " << int(form) << " decay " << int(decay) << " g " << g << ": " << dg[0];
+        }
+  }
+  impls.unforce();
+}
+
 // Mutants of the reference that the comparisons must reject.
 std::vector<double> real(const std::vector<C>& x) {
   std::vector<double> y;
@@ -332,6 +360,17 @@ TEST(FastWeightMutant, DroppedDecayOnTheCarryFails) {
     p.loss();
     EXPECT_FALSE(passes(p.o, want, kTolF32));
     EXPECT_FALSE(passes(p.s_end, end, kTolF32));
+  }
+}
+
+// The last token's share of A_C / A_C, which has no decay, added and taken away again.
+TEST(FastWeightMutant, AShareThatCancelsFails) {
+  for (const double g : {-12.0, -20.0}) {
+    const std::vector<double> want{std::exp(g)};
+    const float share = 1;
+    const std::vector<float> right{static_cast<float>(want[0])}, mutant{(right[0] + share) - share};
+    EXPECT_TRUE(within(compare<float, double>(right, want), kTolF32Grad));
+    EXPECT_FALSE(within(compare<float, double>(mutant, want), kTolF32Grad));
   }
 }
 

@@ -16,8 +16,9 @@ using Decay = FastWeightDecay;
 using Write = FastWeightWrite;
 using Form = FastWeightForm;
 
-// Log-decays: -g log-uniform in (1e-4, 1), or every other one below -1, down to -90.
-enum class Forget { kMild, kStrong };
+// Log-decays: -g log-uniform in (1e-4, 1); or every other one below -1, down to -90; or all between -12 and
+// -30.
+enum class Forget { kMild, kStrong, kNearlyAll };
 
 struct Case {
   std::vector<uint32_t> lengths;
@@ -44,6 +45,7 @@ const std::vector<Case>& cases() {
         c.push_back({{65}, 2, 1, 24, 40, d, w});
         c.push_back({{0, 1, 2, 63, 0, 17}, 4, 2, 20, 13, d, w});
         c.push_back({{40, 9}, 2, 2, 60, 100, d, w, Forget::kStrong});
+        c.push_back({{40, 9, 1}, 2, 1, 20, 24, d, w, Forget::kNearlyAll});
         c.push_back({{33}, 3, 1, 7, 3, d, w, Forget::kMild, 1, 2});
       }
     for (const uint32_t T : {0, 1, 2, 63, 64, 65})
@@ -94,6 +96,7 @@ struct Problem {
     for (float& x : g) {
       x = -std::pow(10.0f, -4 * rng.uniform());
       if (c.forget == Forget::kStrong && rng.below(2)) x = -std::pow(90.0f, rng.uniform());
+      if (c.forget == Forget::kNearlyAll) x = -12.0f - 18.0f * rng.uniform();
     }
     for (float& x : beta) x = c.beta_low + (c.beta_high - c.beta_low) * rng.uniform();
     s0 = random(seqs * state, 3), dout = random(rows * vw, 4), ds_end = random(seqs * state, 5);
@@ -134,6 +137,14 @@ struct Problem {
     }
   }
 
+  // dg over its decay: what each dg is relative to, however strong the decay. Smaller decays than e^-60 leave
+  // denormal numbers.
+  template <class T>
+  std::vector<double> per_decay(const std::vector<T>& of) const {
+    std::vector<double> x(of.begin(), of.end());
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= std::exp(std::min(-static_cast<double>(g[i]), 60.0));
+    return x;
+  }
   size_t g_rows() const { return c.decay == Decay::kHead ? 1 : rows; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(c.dk)); }
   FastWeightShape shape(Form form, size_t chunk = 0) const {
@@ -152,13 +163,14 @@ struct Problem {
             states};
   }
   std::string name(Form form, size_t chunk = 0) const {
-    constexpr const char* kNames[] = {"none", "head", "token", "channel"};
+    constexpr const char *kNames[] = {"none", "head", "token", "channel"},
+                         *kForgets[] = {"", " strong", " nearly all"};
     std::string lengths;
     for (const uint32_t n : c.lengths) lengths += fmt::format("{}{}", lengths.empty() ? "" : ",", n);
     return fmt::format(
         "{} h{}/{} d{}/{} {} {}{} beta<{} {} ", lengths, c.value_heads, c.key_heads, c.dk, c.dv,
         kNames[static_cast<size_t>(c.decay)], c.write == Write::kDelta ? "delta" : "additive",
-        c.forget == Forget::kStrong ? " strong" : "", c.beta_high,
+        kForgets[static_cast<size_t>(c.forget)], c.beta_high,
         form == Form::kChunk ? fmt::format("chunk {}", chunk ? chunk : kFastWeightChunk) : "recurrent");
   }
 };
@@ -205,6 +217,9 @@ void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRo
   rows.push_back({name + "dk", compare<float, double>(dk, p.dk), tol_grad});
   rows.push_back({name + "dv", compare<float, double>(dv, p.dv), tol_grad});
   rows.push_back({name + "dg", compare<float, double>(dg, p.dg), tol_grad});
+  if (p.c.forget != Forget::kMild && !dg.empty())
+    rows.push_back(
+        {name + "dg / decay", compare<double, double>(p.per_decay(dg), p.per_decay(p.dg)), tol_grad});
   if (p.c.write == Write::kDelta)
     rows.push_back({name + "dbeta", compare<float, double>(dbeta, p.dbeta), tol_grad});
   rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), tol_grad});
