@@ -1,18 +1,14 @@
 #include "kernels/matmul/matmul.h"
 
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <map>
-#include <tuple>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "kernels/matmul/matmul_ref.h"
+#include "kernels/matmul/onednn.h"
 
 #ifndef BRAID_MATMUL_ONCE
 #define BRAID_MATMUL_ONCE
@@ -328,84 +324,8 @@ constexpr size_t kPanelRows = 512;   // rows of C per task: packing B is a few p
 constexpr size_t kPanelCols = 1024;  // columns of C per task; a multiple of every panel width
 constexpr size_t kSkinnyCols = 64;   // columns per task of a skinny product: 64 rows of W
 
-// oneDNN is told once which instructions it may use, and once per thread not to start threads of its own.
-void prepare_onednn() {
-  static const bool isa_set = [] {
-    switch (active_isa()) {
-      case Isa::kBase:
-        dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
-        break;
-      case Isa::kAvx2:
-        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-        break;
-      case Isa::kAvx512:
-      case Isa::kAvx512Dot:
-        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
-        break;
-      case Isa::kAmx:
-        break;
-    }
-    return true;
-  }();
-  static thread_local const bool single = (omp_set_num_threads(1), true);
-  (void)isa_set, (void)single;
-}
-
-void onednn_panel(const MatmulPanel<float>& p) {
-  prepare_onednn();
-  const char ta = p.form == MatmulForm::kTN ? 'T' : 'N', tb = p.form == MatmulForm::kNT ? 'T' : 'N';
-  const dnnl_status_t status = dnnl_sgemm(
-      ta, tb, static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.n), static_cast<dnnl_dim_t>(p.k), 1.0f,
-      p.a, static_cast<dnnl_dim_t>(p.a_stride), p.b, static_cast<dnnl_dim_t>(p.b_stride),
-      p.into == Into::kAdd ? 1.0f : 0.0f, p.c, static_cast<dnnl_dim_t>(p.c_stride));
-  check(status == dnnl_success, "dnnl_sgemm failed");
-}
-
 void ref_panel(const MatmulPanel<float>& p) {
   ref::matmul<float, float>(p.form, p.m, p.n, p.k, p.a, p.a_stride, p.b, p.b_stride, p.c, p.c_stride, p.into);
-}
-
-// oneDNN's matmul primitive on bf16. Creating one costs about 0.2 ms, so each thread keeps those it has made.
-void amx_panel(const MatmulPanel<bf16>& p) {
-  prepare_onednn();
-  using Key = std::tuple<MatmulForm, size_t, size_t, size_t, size_t, size_t, size_t, Into>;
-  struct Made {
-    dnnl::memory::desc a, b, c;
-    dnnl::matmul primitive;
-  };
-  static thread_local dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  static thread_local dnnl::stream stream(engine);
-  static thread_local std::map<Key, Made> made;
-  const Key key{p.form, p.m, p.n, p.k, p.a_stride, p.b_stride, p.c_stride, p.into};
-  auto it = made.find(key);
-  if (it == made.end()) {
-    using dim = dnnl::memory::dim;
-    const auto desc = [](size_t rows, size_t cols, size_t row_stride, size_t col_stride,
-                         dnnl::memory::data_type type) {
-      return dnnl::memory::desc(
-          {static_cast<dim>(rows), static_cast<dim>(cols)}, type,
-          dnnl::memory::dims{static_cast<dim>(row_stride), static_cast<dim>(col_stride)});
-    };
-    const auto kBf16 = dnnl::memory::data_type::bf16, kF32 = dnnl::memory::data_type::f32;
-    const bool ta = p.form == MatmulForm::kTN, tb = p.form == MatmulForm::kNT;
-    Made m;
-    m.a = ta ? desc(p.m, p.k, 1, p.a_stride, kBf16) : desc(p.m, p.k, p.a_stride, 1, kBf16);
-    m.b = tb ? desc(p.k, p.n, 1, p.b_stride, kBf16) : desc(p.k, p.n, p.b_stride, 1, kBf16);
-    m.c = desc(p.m, p.n, p.c_stride, 1, kF32);
-    dnnl::primitive_attr attr;
-    if (p.into == Into::kAdd) {
-      dnnl::post_ops ops;
-      ops.append_sum(1.0f);
-      attr.set_post_ops(ops);
-    }
-    m.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(m.a, m.b, m.c), attr, engine));
-    it = made.emplace(key, std::move(m)).first;
-  }
-  const Made& m = it->second;
-  it->second.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(m.a, engine, const_cast<bf16*>(p.a))},
-                                        {DNNL_ARG_WEIGHTS, dnnl::memory(m.b, engine, const_cast<bf16*>(p.b))},
-                                        {DNNL_ARG_DST, dnnl::memory(m.c, engine, p.c)}});
-  stream.wait();
 }
 
 // Without bf16 units: the operands are widened to f32 in tiles that stay in L2, then multiplied as f32. Exact
@@ -458,6 +378,14 @@ void ref_bf16_panel(const MatmulPanel<bf16>& p) {
                            reinterpret_cast<const Wide*>(p.b), p.b_stride, p.c, p.c_stride, p.into);
 }
 
+// oneDNN's, or the next in the table if oneDNN cannot.
+void amx_panel(const MatmulPanel<bf16>& p) {
+  if (!onednn_bf16_panel(p)) N_AVX3::pairs_panel(p);
+}
+void onednn_or_ref_panel(const MatmulPanel<bf16>& p) {
+  if (!onednn_bf16_panel(p)) ref_bf16_panel(p);
+}
+
 constexpr MatmulFns kRefFns{ref_panel, ref_panel};
 constexpr MatmulFns kAvx512Fns{N_AVX3::panel, N_AVX3::skinny, N_AVX3::thin, N_AVX3::packed_width,
                                N_AVX3::pack_whole<float>};
@@ -468,7 +396,7 @@ constexpr MatmulFns kSseFns{N_SSSE3::panel, N_SSSE3::skinny, N_SSSE3::thin, N_SS
 constexpr MatmulFns kOnednnFns{onednn_panel, onednn_panel};
 constexpr MatmulBf16Fns kAmxBf16Fns{amx_panel},
     kPairsFns{N_AVX3::pairs_panel, N_AVX3::packed_width, N_AVX3::pack_whole<bf16>},
-    kWidenedFns{widened_panel}, kRefBf16Fns{ref_bf16_panel};
+    kWidenedFns{widened_panel}, kOnednnBf16Fns{onednn_or_ref_panel}, kRefBf16Fns{ref_bf16_panel};
 
 template <class T, class Panel>
 void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, Into into, Par par,
@@ -509,9 +437,10 @@ Impls<MatmulFns>& matmul_impls() {
 }
 
 Impls<MatmulBf16Fns>& matmul_bf16_impls() {
-  static Impls<MatmulBf16Fns> table("matmul_bf16", {"amx", Isa::kAmx, &kAmxBf16Fns},
-                                    {"avx512dot", Isa::kAvx512Dot, &kPairsFns},
-                                    {"widened", Isa::kBase, &kWidenedFns}, {"ref", Isa::kBase, &kRefBf16Fns});
+  static Impls<MatmulBf16Fns> table(
+      "matmul_bf16", {"amx", Isa::kAmx, &kAmxBf16Fns}, {"avx512dot", Isa::kAvx512Dot, &kPairsFns},
+      {"widened", Isa::kBase, &kWidenedFns}, {"onednn", Isa::kAvx512, &kOnednnBf16Fns},
+      {"ref", Isa::kBase, &kRefBf16Fns});
   return table;
 }
 
