@@ -13,16 +13,17 @@
 #include <hwy/highway.h>
 
 #include "kernels/fast_weight/asked-inl.h"
-#include "kernels/fast_weight/chunk-inl.h"
-#include "kernels/fast_weight/recurrent-inl.h"
+#include "kernels/fast_weight/chunk_sizes.h"
+#include "kernels/fast_weight/parts-inl.h"
+#include "kernels/fast_weight/recurrent_sizes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace braid {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr FastWeightFns kFns{
-    fwd, chunk_fwd<Wide>, chunk_fwd<Narrow>, bwd, chunk_bwd<Wide>, chunk_bwd<Narrow>, asked_fwd, asked_bwd};
+constexpr FastWeightFns kFns{recurrent_fwd, chunk_fwd,  narrow_fwd, recurrent_bwd,
+                             chunk_bwd,     narrow_bwd, asked_fwd,  asked_bwd};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -162,8 +163,10 @@ void ref_asked_bwd(const FastWeightShape& s, const FastWeightIn& in, std::span<c
 constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_fwd,       ref_bwd,
                                 ref_bwd, ref_bwd, ref_asked_fwd, ref_asked_bwd};
 
+bool too_wide(const FastWeightShape& s) { return std::max(s.dk, s.dv) > kFastWeightMaxDim; }
+
 const FastWeightFns& fns_for(const FastWeightShape& s) {
-  return std::max(s.dk, s.dv) <= kFastWeightMaxDim ? fast_weight_impls().use() : kRefFns;
+  return too_wide(s) ? kRefFns : fast_weight_impls().use();
 }
 
 // Sequences up to this length can be one chunk.
@@ -228,6 +231,11 @@ Impls<FastWeightFns>& fast_weight_impls() {
                                     {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
                                     {"ref", Isa::kBase, &kRefFns});
   return table;
+}
+
+std::string_view fast_weight_impl(const FastWeightShape& shape) {
+  const ImplTable& table = fast_weight_impls();
+  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen()].name;
 }
 
 // Products of bf16 want longer chunks than those of f32. T2048 h16 d128, forward and backward, one core of

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/parallel.h"
 #include "kernels/common/impl_table.h"
@@ -109,6 +110,8 @@ struct FastWeightPlan {
   FastWeightForm form;
   size_t chunk;
 };
+// The name of what runs for this shape: the table's choice, or "ref" above kFastWeightMaxDim.
+std::string_view fast_weight_impl(const FastWeightShape& shape);
 FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone);
 
 // One sequence's part of FastWeightEmit and FastWeightKept.
