@@ -62,6 +62,7 @@ int run(const Options& o) {
       for (int i = 0; i < t.view.shape.rank(); ++i) shapes[t.name].push_back(t.view.shape[i]);
     print_json({{"op", op->name},
                 {"form", call->form()},
+                {"impl", call->impl()},
                 {"threads", pool.threads()},
                 {"seconds", seconds},
                 {"out", o.out},
@@ -71,7 +72,8 @@ int run(const Options& o) {
   std::string list;
   for (const NamedTensor& t : results)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", t.name, t.view.shape.text());
-  fmt::print("{}, {}: {} written to {}\n", op->name, call->form(), list, o.out);
+  const std::string by = call->impl().empty() ? "" : ", by " + call->impl();
+  fmt::print("{}, {}{}: {} written to {}\n", op->name, call->form(), by, list, o.out);
   return kOk;
 }
 

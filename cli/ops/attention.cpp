@@ -24,6 +24,7 @@ void run(OpCall& c) {
       .dv = d,
       .window = static_cast<size_t>(c.number("window")),
       .scale = static_cast<float>(c.is_set("scale") ? c.number("scale") : 1 / std::sqrt(d))};
+  c.ran_by(attention_impl(shape));
   const AttentionPacked in{c.tokens("q"), c.tokens("k"), c.tokens("v"), c.offsets()};
   const Mat<float> o = c.tokens_out("o");
   if (c.form() == "step") {  // the keys so far are the cache

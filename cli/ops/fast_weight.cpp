@@ -57,6 +57,7 @@ struct Normed {
 
 void run(OpCall& c) {
   const FastWeightShape shape = shape_of(c);
+  c.ran_by(fast_weight_impl(shape));
   const std::vector<const float*> s0 = c.each("S0");
   const std::vector<float*> s_end = c.each_out("S");
   Mat<const float> g = c.has("g") && c.shape("g").rank() > 1 ? c.tokens("g") : Mat<const float>{};

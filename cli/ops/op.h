@@ -103,6 +103,10 @@ class OpCall {
   std::span<const uint32_t> offsets() const { return offsets_; }  // of the packed sequences
   size_t rows() const { return offsets_.back(); }                 // of all of them
 
+  // Which implementation ran, of ops where that depends on the shape.
+  void ran_by(std::string_view impl) { impl_ = impl; }
+  const std::string& impl() const { return impl_; }
+
   // Tokens are [rows(), the rest]; what is not given has no data.
   Mat<const float> tokens(const std::string& input) const;
   const float* data(const std::string& input) const;
@@ -123,6 +127,7 @@ class OpCall {
   const CallableOp* op_;
   std::string form_;
   bool backward_ = false;
+  std::string impl_;
   Par par_;
   std::map<std::string, int64_t> dims_;
   std::map<std::string, std::string> settings_;

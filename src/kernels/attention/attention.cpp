@@ -548,6 +548,66 @@ HWY_INLINE void bwd_step(const Visible& vis, const Dropped& dropped, size_t keys
   });
 }
 
+// Memory of backward for one block of columns: q and do as they are and transposed, dq, weights and their
+// gradients by key and column, and by column the sum of weights and what is taken from dp.
+struct BwdTile {
+  size_t block, k_stride, v_stride;
+  float *q, *qt, *up, *up_t, *dq, *st, *dt, *lse, *delta;
+};
+
+// Everything of a block that does not depend on the keys.
+HWY_INLINE void load_columns(const AttentionShape& s, const Columns& cols, Mat<const float> q,
+                             const AttentionSaved& saved, Mat<const float> dout, const BwdTile& t) {
+  gather(cols, q, s.dk, s.scale, t.q, t.k_stride);
+  gather(cols, dout, s.dv, 1.0f, t.up, t.v_stride);
+  to_panels(cols.n, s.dk, t.q, t.k_stride, t.qt);
+  to_panels(cols.n, s.dv, t.up, t.v_stride, t.up_t);
+  cols.each([&](size_t c, size_t row, size_t head) {
+    const float* o = saved.o.row(row) + head * s.dv;
+    // Without any weight p must be 0 everywhere: exp(s - inf).
+    const float top = saved.lse[row * s.heads + head];
+    t.lse[c] = top == -HUGE_VALF ? HUGE_VALF : top;
+    t.delta[c] = sum_lanes(s.dv, [&](auto d, size_t i) {
+      return hn::Mul(hn::LoadU(d, o + i), hn::LoadU(d, t.up + c * t.v_stride + i));
+    });
+  });
+  for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) t.lse[c] = t.delta[c] = 0;
+  for (size_t c = 0; c < cols.n; ++c) std::fill_n(t.dq + c * t.k_stride, s.dk, 0.0f);
+}
+
+// dk and dv of a block of keys: in groups, each with the columns that see one of them.
+HWY_INLINE void key_gradients(const AttentionShape& s, const Visible& vis, const Columns& cols,
+                              const BwdTile& t, size_t keys, size_t first, Mat<float> dk, Mat<float> dv,
+                              Into into) {
+  const size_t step = vis.all ? keys : 16;
+  for (size_t j = 0; j < keys; j += step) {
+    const size_t n = std::min(step, keys - j), at = first + j;
+    size_t c0 = 0, c1 = cols.n;
+    if (!vis.all) {
+      while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
+      while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
+    }
+    gemm_nn(n, s.dv, c1 - c0, t.st + j * t.block + c0, t.block, t.up + c0 * t.v_stride, t.v_stride,
+            dv.row(at), dv.stride, into);
+    gemm_nn(n, s.dk, c1 - c0, t.dt + j * t.block + c0, t.block, t.q + c0 * t.k_stride, t.k_stride, dk.row(at),
+            dk.stride, into);
+  }
+}
+
+// How many queries from the first on nobody used, as in the last layer when only the last token is asked;
+// they send nothing back, and their dq is zeros. One is left, so that all of dk and dv is written.
+size_t unused_queries(const AttentionShape& s, Mat<const float> dout, Mat<float> dq, size_t row0, size_t rows,
+                      size_t kv_head) {
+  const size_t group = s.heads / s.kv_heads;
+  size_t unused = 0;
+  for (; unused + 1 < rows; ++unused) {
+    const float* d = dout.row(row0 + unused) + kv_head * group * s.dv;
+    if (std::any_of(d, d + group * s.dv, [](float x) { return x != 0; })) break;
+    std::fill_n(dq.row(row0 + unused) + kv_head * group * s.dk, group * s.dk, 0.0f);
+  }
+  return unused;
+}
+
 // Queries outside, keys inside: per block of columns q and do are transposed once, and dq is complete at the
 // end; dk and dv add up in `scratch`. There k and v are copied too: in place, rows of many heads are a page
 // or more apart, and every tile would pay for address translation and cache conflicts (forward and backward
@@ -576,44 +636,28 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
     std::fill_n(dk.data, rows * (k_stride + v_stride), 0.0f);
     kv = {k, v, rows, 0, k_stride, v_stride};
   }
-  // Queries whose results nobody used, as in the last layer when only the last token is asked, send nothing
-  // back. One is left, so that all of dk and dv is written.
-  size_t unused = 0;
-  for (; unused + 1 < rows; ++unused) {
-    const float* d = dout.row(row0 + unused) + kv_head * group * s.dv;
-    if (std::any_of(d, d + group * s.dv, [](float x) { return x != 0; })) break;
-    std::fill_n(grad.dq.row(row0 + unused) + kv_head * group * s.dk, group * s.dk, 0.0f);
-  }
   Arena arena;
-  float* q = arena.take(block * k_stride);
-  float* qt = arena.take(round_up(block, kPanel) * s.dk);
-  float* up = arena.take(block * v_stride);
-  float* up_t = arena.take(round_up(block, kPanel) * s.dv);
-  float* dq = arena.take(block * k_stride);
-  float* st = arena.take(max_keys * block);
-  float* dt = arena.take(max_keys * block);
   HWY_ALIGN float lse[kMaxColumns];
   HWY_ALIGN float delta[kMaxColumns];
+  const BwdTile t{.block = block,
+                  .k_stride = k_stride,
+                  .v_stride = v_stride,
+                  .q = arena.take(block * k_stride),
+                  .qt = arena.take(round_up(block, kPanel) * s.dk),
+                  .up = arena.take(block * v_stride),
+                  .up_t = arena.take(round_up(block, kPanel) * s.dv),
+                  .dq = arena.take(block * k_stride),
+                  .st = arena.take(max_keys * block),
+                  .dt = arena.take(max_keys * block),
+                  .lse = lse,
+                  .delta = delta};
   Visible vis;
   Dropped dropped;
-  for (size_t begin = unused * group; begin < rows * group; begin += block) {
+  for (size_t begin = unused_queries(s, dout, grad.dq, row0, rows, kv_head) * group; begin < rows * group;
+       begin += block) {
     const Columns cols{row0, begin, std::min(block, rows * group - begin), group, kv_head * group, 0};
-    gather(cols, in.q, s.dk, s.scale, q, k_stride);
-    gather(cols, dout, s.dv, 1.0f, up, v_stride);
-    to_panels(cols.n, s.dk, q, k_stride, qt);
-    to_panels(cols.n, s.dv, up, v_stride, up_t);
-    cols.each([&](size_t c, size_t row, size_t head) {
-      const float* o = saved.o.row(row) + head * s.dv;
-      // Without any weight p must be 0 everywhere: exp(s - inf).
-      const float top = saved.lse[row * s.heads + head];
-      lse[c] = top == -HUGE_VALF ? HUGE_VALF : top;
-      delta[c] = sum_lanes(s.dv, [&](auto d, size_t i) {
-        return hn::Mul(hn::LoadU(d, o + i), hn::LoadU(d, up + c * v_stride + i));
-      });
-    });
-    for (size_t c = cols.n; c < round_up(cols.n, kLanes); ++c) lse[c] = delta[c] = 0;
+    load_columns(s, cols, in.q, saved, dout, t);
     dropped.set(s, cols);
-    for (size_t c = 0; c < cols.n; ++c) std::fill_n(dq + c * k_stride, s.dk, 0.0f);
     KeyBlocks blocks(s, {&kv, 1}, 0, cols, max_keys);
     for (KeyBlock b = blocks.next(); b.keys; b = blocks.next()) {
       const auto [k, v, ldk, ldv, keys, first] = b;
@@ -622,40 +666,27 @@ void bwd(const AttentionShape& s, const AttentionPacked& in, const AttentionSave
         const size_t width = std::min(kPanel, cols.n - c), vectors = round_up(width, kLanes);
         const KeyRange r = visible_keys(vis, keys, c, width);
         const size_t n = r.end - r.begin;
-        gemm_nn(n, vectors, s.dk, k + r.begin * ldk, ldk, qt + c * s.dk, kPanel, st + r.begin * block + c,
+        gemm_nn(n, vectors, s.dk, k + r.begin * ldk, ldk, t.qt + c * s.dk, kPanel, t.st + r.begin * block + c,
                 block, Into::kOverwrite);
-        gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, up_t + c * s.dv, kPanel, dt + r.begin * block + c,
-                block, Into::kOverwrite);
+        gemm_nn(n, vectors, s.dv, v + r.begin * ldv, ldv, t.up_t + c * s.dv, kPanel,
+                t.dt + r.begin * block + c, block, Into::kOverwrite);
         for (size_t x = c; x < c + vectors; x += kLanes) {
           if (s.drop.p > 0)
-            bwd_step<true>(vis, dropped, keys, first, x, st + x, dt + x, block, lse + x, delta + x);
+            bwd_step<true>(vis, dropped, keys, first, x, t.st + x, t.dt + x, block, lse + x, delta + x);
           else
-            bwd_step<false>(vis, dropped, keys, first, x, st + x, dt + x, block, lse + x, delta + x);
+            bwd_step<false>(vis, dropped, keys, first, x, t.st + x, t.dt + x, block, lse + x, delta + x);
           const KeyRange own = visible_keys(vis, keys, x, kLanes);
-          zero_outside(st + x, block, keys, own);
-          zero_outside(dt + x, block, keys, own);
+          zero_outside(t.st + x, block, keys, own);
+          zero_outside(t.dt + x, block, keys, own);
         }
-        gemm_tn(width, s.dk, n, dt + r.begin * block + c, block, k + r.begin * ldk, ldk, dq + c * k_stride,
-                k_stride, Into::kAdd);
+        gemm_tn(width, s.dk, n, t.dt + r.begin * block + c, block, k + r.begin * ldk, ldk,
+                t.dq + c * k_stride, k_stride, Into::kAdd);
       }
-      // Keys in groups, each with the columns that see one of them.
-      const size_t step = vis.all ? keys : 16;
-      for (size_t j = 0; j < keys; j += step) {
-        const size_t n = std::min(step, keys - j), at = static_cast<size_t>(first) + j;
-        size_t c0 = 0, c1 = cols.n;
-        if (!vis.all) {
-          while (c0 < c1 && vis.hi[c0] <= static_cast<float>(j)) ++c0;
-          while (c1 > c0 && vis.lo[c1 - 1] >= static_cast<float>(j + n)) --c1;
-        }
-        const Into into = single ? Into::kOverwrite : Into::kAdd;
-        gemm_nn(n, s.dv, c1 - c0, st + j * block + c0, block, up + c0 * v_stride, v_stride, dv.row(at),
-                dv.stride, into);
-        gemm_nn(n, s.dk, c1 - c0, dt + j * block + c0, block, q + c0 * k_stride, k_stride, dk.row(at),
-                dk.stride, into);
-      }
+      key_gradients(s, vis, cols, t, keys, static_cast<size_t>(first), dk, dv,
+                    single ? Into::kOverwrite : Into::kAdd);
     }
     cols.each([&](size_t c, size_t row, size_t head) {
-      copy(dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk, s.scale);
+      copy(t.dq + c * k_stride, grad.dq.row(row) + head * s.dk, s.dk, s.scale);
     });
   }
   if (single) return;
@@ -718,9 +749,11 @@ void ref_bwd(const AttentionShape& s, const AttentionPacked& in, const Attention
 constexpr AttentionFns kRefFns{ref_fwd, ref_bwd, [](const AttentionShape&) { return false; }, ref_fwd,
                                ref_bwd};
 
+bool too_wide(const AttentionShape& s) { return std::max(s.dk, s.dv) > kAttentionMaxDim; }
+
 const AttentionFns& fns_for(const AttentionShape& s) {
   check(s.window == 0 || s.chunk == 0, "attention: window and chunk exclude each other");
-  return std::max(s.dk, s.dv) <= kAttentionMaxDim ? attention_impls().use() : kRefFns;
+  return too_wide(s) ? kRefFns : attention_impls().use();
 }
 
 // Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
@@ -774,6 +807,11 @@ Impls<AttentionFns>& attention_impls() {
                                    {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
                                    {"ref", Isa::kBase, &kRefFns});
   return table;
+}
+
+std::string_view attention_impl(const AttentionShape& shape) {
+  const ImplTable& table = attention_impls();
+  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen()].name;
 }
 
 void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<const AttentionSeq> seqs,

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/parallel.h"
 #include "kernels/attention/drop.h"
@@ -94,6 +95,8 @@ struct AttentionFns {
   decltype(bwd) narrow_bwd;
 };
 size_t attention_block(const AttentionShape& shape);
+// The name of what runs for this shape: the table's choice, or "ref" above kAttentionMaxDim.
+std::string_view attention_impl(const AttentionShape& shape);
 Impls<AttentionFns>& attention_impls();
 
 }  // namespace braid
