@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -10,11 +9,9 @@
 #include "verify/long_check.h"
 #include "kernels/registry.h"
 #include "verify/ops.h"
-#include "verify/exact_check.h"
+#include "verify/model_check.h"
 #include "model/presets.h"
-#include "verify/state_check.h"
 #include "model/state_file.h"
-#include "train/gradient.h"
 
 namespace braid {
 namespace {
@@ -65,92 +62,9 @@ void verify_ops(Table& table) {
   }
 }
 
-// Logits and gradient against the references in double. An exact pass takes 16 bytes per parameter and
-// about two seconds for ten million of them and 75 tokens.
-void verify_exact(Table& table, Model& model, const std::string& name, std::span<const int32_t> tokens) {
-  constexpr size_t kMost = 50'000'000, kDirections = 3;
-  const size_t count = model.params().count();
-  if (count > kMost) {
-    table.row(name, "f32 = references in double", 0, 0, 0,
-              fmt::format("not run: {} parameters, the limit is {}", count, kMost));
-    return;
-  }
-  const uint32_t offsets[] = {0, 70, 75};  // longer than HQLT's window
-  ExactCheck exact(model, {tokens.first(75), offsets, tokens.subspan(1, 75)});
-  const auto row = [&](const char* how, const CheckRow& r) {
-    table.row(name, how, 1, !r.ok(), r.diff.rms, r.ok() ? "" : fmt::format("max {:.3g}", r.diff.max));
-  };
-  row("logits = references in double", exact.logits());
-  row("gradient = complex step in double", exact.gradient_along(exact.f32_gradient(), kDirections));
-}
-
-// The promises of a whole model: any cut of a sequence, any thread count, any restored state give the same.
 void verify_model(Table& table, Model& model, const std::string& name) {
-  const size_t n = 150;  // more than a page of the key-value memory
-  Rng rng(1, "verify");
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng.below(model.config().vocab_size));
-  ThreadPool one(1), many(3);
-  const auto run = [&](ThreadPool& pool, std::span<const size_t> pieces, bool restore) {
-    Session s(model, pool);
-    std::vector<float> out;
-    size_t at = 0;
-    for (size_t i = 0; at < n; ++i) {
-      const size_t count = std::min(n - at, pieces[i % pieces.size()]);
-      const Mat<const float> part = s.feed_all(std::span(tokens).subspan(at, count));
-      out.insert(out.end(), part.data, part.data + part.count());
-      at += count;
-      if (restore) {  // what happens to the session after the copy must not touch the copy
-        const State saved = s.state();
-        s.feed(std::span(tokens).first(5));
-        s.set_state(saved);
-      }
-    }
-    return out;
-  };
-  const size_t whole[] = {n}, steps[] = {1}, mixed[] = {7, 1, 64, 3};
-  const std::vector<float> want = run(one, whole, false);
-  const auto compare_to = [&](const char* how, const std::vector<float>& got) {
-    const Diff d = compare<float, float>(got, want);
-    table.row(name, how, 1, !within(d, {1e-5, 1e-4}), d.rms, "");
-  };
-  compare_to("single steps = whole sequence", run(one, steps, false));
-  compare_to("pieces = whole sequence", run(one, mixed, false));
-  compare_to("copied state = never stopped", run(one, mixed, true));
-  const std::vector<float> threaded = run(many, whole, false);
-  table.row(name, "3 threads = 1 thread, bit for bit", 1, threaded != want, 0, "");
-
-  // Ragged batches: each sequence as if alone; and the gradient's bits do not depend on the threads.
-  Batch batch;
-  for (size_t i = 0, at = 0; at + 1 < n; ++i) {
-    const size_t count = std::min(n - 1 - at, 3 + 5 * i);
-    batch.append(std::span(tokens).subspan(at, count), std::span(tokens).subspan(at + 1, count));
-    at += count;
-  }
-  Gradient g1(model, one, {.slice_tokens = 40}), g3(model, many, {.slice_tokens = 40}),
-      inner(model, many, {.slice_tokens = 1000});
-  const double loss = g1.run(batch, 0).loss;
-  double alone = 0;
-  for (size_t s = 0; s < batch.sequences(); ++s) {
-    Batch single;
-    const BatchView v = batch.slice(s, s + 1);
-    single.append(v.tokens, v.targets);
-    alone += g1.evaluate(single).loss * static_cast<double>(v.tokens.size());
-  }
-  alone /= static_cast<double>(batch.tokens.size());
-  const double error = std::fabs(alone - loss) / loss;
-  table.row(name, "ragged batch = one by one", 1, !(error < 1e-5), error, "");
-  g1.run(batch, 0), g3.run(batch, 0);
-  table.row(name, "gradient: 3 threads = 1, bit for bit", 1, !std::ranges::equal(g1.grads(), g3.grads()), 0,
-            "");
-  Gradient inner1(model, one, {.slice_tokens = 1000});
-  inner.run(batch, 0), inner1.run(batch, 0);
-  table.row(name, "gradient: threads inside ops, bitwise", 1,
-            !std::ranges::equal(inner.grads(), inner1.grads()), 0, "");
-
-  for (const StateCheck& c : check_states(model, Par(many)))
-    table.row(name, c.what, c.checks, c.wrong.size(), 0, c.wrong.empty() ? "bit for bit" : c.wrong[0]);
-  verify_exact(table, model, name, tokens);
+  for (const ModelCheckRow& r : check_model(model))
+    table.row(name, r.what, r.checks, r.wrong, r.worst, r.detail);
 }
 
 // A very long sequence; takes minutes.

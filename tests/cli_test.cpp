@@ -10,6 +10,7 @@
 
 #include "io/json.h"
 #include "process.h"
+#include "verify/compare.h"
 
 namespace braid::test {
 namespace {
@@ -423,7 +424,7 @@ TEST(Cli, LogitsAreTheSameForEveryCut) {
     double worst = 0;
     for (size_t i = 0; i < want.size(); ++i)
       worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - want[i]));
-    EXPECT_LT(worst / rms, 1e-5) << split;
+    EXPECT_LT(worst / rms, kTolF32.rms) << split;
   }
   expect_error(
       run_braid({"logits", "--model", model(), "--tokens", "1,2", "--split", "3", "--out", dir / "l"}), 2,

@@ -11,6 +11,7 @@
 #include "infer/session.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"
+#include "verify/compare.h"
 #include "verify/state_check.h"
 #include "process.h"
 
@@ -20,11 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Relative to the rms of all expected logits.
-constexpr double kWorst = 1e-4, kRms = 1e-5;
-
 struct Difference {
   double worst = 0, rms = 0;
-  bool good() const { return worst <= kWorst && rms <= kRms; }  // not for NaN
+  bool good() const { return within({rms, worst}, kTolF32); }  // not for NaN
 };
 
 Difference difference(std::span<const float> got, std::span<const float> want) {

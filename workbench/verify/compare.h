@@ -21,7 +21,9 @@ struct Tol {
 inline constexpr Tol kTolF32{1e-5, 1e-4};      // f32 forward against double
 inline constexpr Tol kTolF32Grad{5e-5, 5e-4};  // f32 backward against double
 inline constexpr Tol kTolBf16{1e-2, 5e-2};     // bf16 inputs, f32 sums
+inline constexpr Tol kTolSplit{1e-5, 1e-5};    // f32 against f32: the same sums, cut elsewhere
 inline constexpr Tol kTol16{2e-3, 1e-2};       // models whose products round activations to 16 bits
+inline constexpr Tol kTolOps{1e-6, 1e-6};      // a handful of f32 operations against double
 inline constexpr Tol kTolF64{1e-12, 1e-10};    // double against complex step
 
 struct Diff {

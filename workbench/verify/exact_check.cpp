@@ -4,12 +4,16 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace braid {
 
 using Number = Exact::Number;
 
 ExactCheck::ExactCheck(Model& model, const LossBatch& batch, const Rng* dropout)
     : model_(model), batch_(batch), dropout_(dropout) {
+  for (size_t i = 0; i < batch.targets.size(); ++i)
+    check(batch.targets[i] < model.config().answers(), "ExactCheck: a target is not an answer of the model");
   for (size_t i = 0; i < batch.targets.size(); ++i)
     if (batch.targets[i] >= 0)
       rows_.push_back(static_cast<uint32_t>(i)), targets_.push_back(batch.targets[i]);

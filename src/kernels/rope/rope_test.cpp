@@ -68,7 +68,7 @@ TEST(Rope, ScoresDependOnlyOnTheDistance) {
     for (size_t e = 0; e < dh; ++e) s += a[e] * b[e];
     return s;
   };
-  EXPECT_NEAR(score(7, 3), score(99, 95), 1e-4);
+  EXPECT_NEAR(score(7, 3), score(99, 95), kTolF32.max);
   EXPECT_GT(std::abs(score(7, 3) - score(7, 4)), 1e-2);
 }
 
