@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Makes tests/data/tokenizer: small tokenizers of every kind and what the packages `tokenizers` and `sentencepiece` do with awkward texts.
-  python3 tools/make_tokenizer_fixtures.py      (needs tokenizers and sentencepiece; the result is committed)"""
+  python3 tools/make_tokenizer_fixtures.py [NAME ...]      all, or those named (needs tokenizers and sentencepiece; the result is committed)"""
 import io
 import json
 import random
 import struct
+import sys
 import tempfile
 from pathlib import Path
 
@@ -89,6 +90,26 @@ def with_bytes(t, **changes):  # adds <0x00> to <0xFF> to the vocabulary and tur
     return Tokenizer.from_str(json.dumps(j))
 
 
+def by_hand(pieces, merges, pre, normalizer=None):  # without training, so that texts elsewhere do not change it
+    vocab = {p: i for i, p in enumerate(["<unk>", *pieces, *("".join(m) for m in merges)])}
+    t = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>"))
+    t.normalizer, t.pre_tokenizer = normalizer, pre
+    return t
+
+
+# Whether a text still begins where it began: Metaspace with prepend_scheme "first" asks.
+STARTS = ["", " ", "a", " a", "  a a", "ba", "bba", "bab a", "b a", " ba", "\u0301a", "e\u0301a", "\u0301\u0301a\u0301", "fa", "ﬁa", "ﬁ", "xa", " xa", "x a", " a x a", "A", " A", "İa", "\u3000a", "\u0301 a", "b\u0301a", "é a"]
+FIRST = {
+    "first_strip": normalizers.Strip(True, False),
+    "first_accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+    "first_replace": normalizers.Replace("b", ""),
+    "first_replace_two": normalizers.Sequence([normalizers.Replace("bb", "x"), normalizers.Replace(Regex("^x?a"), "xa"), normalizers.Lowercase()]),
+    "first_prepend": normalizers.Sequence([normalizers.NFKD(), normalizers.Prepend(" b"), normalizers.Strip(True, True), normalizers.Replace("b", ""), normalizers.NFC()]),
+}
+# What is in \w, and in a class with it.
+WORDY = list("①½²³¹¼¾a1_-") + ["\u0301"]
+
+
 def tokenizers_of_every_kind():
     made = {}
     made["gpt2"] = byte_level(None, 420)
@@ -117,6 +138,11 @@ def tokenizers_of_every_kind():
     made["words"] = plain(300, pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=False)]), normalizer=normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Strip()]),
                           decoder=decoders.BPEDecoder(suffix="</w>"), trainer={"end_of_word_suffix": "</w>"}, end_of_word_suffix="</w>")
     made["pieces"] = plain(300, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_previous")]), trainer={"continuing_subword_prefix": "##"}, continuing_subword_prefix="##", fuse_unk=True)
+    for name, normalizer in FIRST.items():
+        made[name] = by_hand(["▁", "a", "b", "e", "f", "i", "x", "é"], [("▁", "a"), ("▁", "b"), ("▁", "x"), ("▁", "é")], pre_tokenizers.Metaspace(prepend_scheme="first"), normalizer)
+        made[name].add_tokens([AddedToken("f", normalized=True)])
+    for name, pattern in (("word_class", r"\w+|[^\w\s]+"), ("word_class_inside", r"[\w-]+|\W")):
+        made[name] = by_hand(WORDY, [(a, b) for a in WORDY for b in WORDY], pre_tokenizers.Split(Regex(pattern), "isolated"))
     for behavior in ("removed", "merged_with_previous", "merged_with_next", "contiguous"):
         made["split_" + behavior] = plain(260, pre_tokenizers.Split(Regex(r"[\s\d]|n't"), behavior), normalizer=normalizers.Replace(Regex(r"[^\S\n]+"), " "))
     return made
@@ -153,9 +179,11 @@ def sentencepieces():
 
 
 def main():
+    only = sys.argv[1:]
     OUT.mkdir(parents=True, exist_ok=True)
     for old in OUT.glob("*"):
-        old.unlink()
+        if not only:
+            old.unlink()
     all_texts, all_broken = texts(), broken()
     size = 0
 
@@ -166,13 +194,18 @@ def main():
 
     dump = lambda v: json.dumps(v, ensure_ascii=False, separators=(",", ":"))
     for i, (name, t) in enumerate(tokenizers_of_every_kind().items()):
+        if only and name not in only:
+            continue
         write(name + ".json", t.to_str().encode())
-        few = all_texts if name in ("gpt2", "qwen2") else all_texts[:27] + random.Random(i).sample(all_texts[27:], 30)
+        if name in FIRST or name.startswith("word_class"):
+            few = STARTS if name in FIRST else [a + b for a in WORDY for b in WORDY] + ["".join(WORDY), "a½ ①² b", "x²-³"]
+        else:
+            few = all_texts if name in ("gpt2", "qwen2") else all_texts[:27] + random.Random(i).sample(all_texts[27:], 30)
         write(name + ".cases", "".join(dump(case(t, s)) + "\n" for s in few).encode())
         if name == "qwen2":
             rows = [dict(case(t, b.decode(errors="replace")), bytes=b.hex()) for b in all_broken]
             write("broken.cases", "".join(dump(r) + "\n" for r in rows).encode())
-    for i, (name, model) in enumerate(sentencepieces()):
+    for i, (name, model) in enumerate([] if only else sentencepieces()):
         sp = sentencepiece.SentencePieceProcessor(model_proto=model)
         write(name + ".model", model)
         rows = []

@@ -131,6 +131,13 @@ TEST(Regex, ReadsWhatOnigurumaMeans) {
   EXPECT_FALSE(matches(R"([^\S\n])", "\n"));
   EXPECT_TRUE(matches(R"([\S\n])", "\n"));
   EXPECT_TRUE(matches(R"(\w+)", "a\u0301_"));
+  for (const char* c : {"\u00b2", "\u00b3", "\u00b9", "\u00bc", "\u00bd", "\u00be"}) {
+    EXPECT_TRUE(matches(R"(\w)", c)) << c;
+    EXPECT_FALSE(matches(R"(\W)", c)) << c;
+    EXPECT_FALSE(matches(R"([\w])", c)) << c;
+    EXPECT_TRUE(matches(R"([^\w\s])", c)) << c;
+  }
+  EXPECT_TRUE(matches(R"(\w+|[^\w\s]+)", "①½"));
   EXPECT_TRUE(matches(R"(\p{L})", "\U000105C0"));  // Unicode 16
   EXPECT_TRUE(matches(R"([^\p{L}])", "1"));
   EXPECT_FALSE(matches(R"([^\p{L}])", "\U000105C0"));

@@ -70,8 +70,15 @@ struct NormStep {
   std::string pattern = {}, content = {};  // kPrepend, kReplace
   std::optional<Regex> regex = {};
 };
+// origin: how many bytes at the start of the text stand for its very first character, before and after; the
+// package's offsets of these are 0.
 std::string normalize(const std::vector<NormStep>& steps, std::string_view text,
-                      const Regex::Scratch& scratch);
+                      const Regex::Scratch& scratch, size_t& origin);
+inline std::string normalize(const std::vector<NormStep>& steps, std::string_view text,
+                             const Regex::Scratch& scratch) {
+  size_t origin = 0;
+  return normalize(steps, text, scratch, origin);
+}
 
 enum class Behavior : uint8_t { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 

@@ -14,8 +14,10 @@ namespace {
 // The insides of character classes. PCRE2's \s has U+180E, and its \w lacks marks and connectors.
 constexpr std::string_view kSpaceClass = "\\x09-\\x0d\\x{85}\\p{Z}";
 
-std::string word_class() {
-  return "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" + missing_ranges("L") +
+// Oniguruma counts superscripts and fractions of Latin-1 among \w by itself, but not inside a class.
+std::string word_class(bool in_class) {
+  return std::string("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}") +
+         (in_class ? "" : "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}") + missing_ranges("L") +
          missing_ranges("M") + missing_ranges("Nd");
 }
 
@@ -77,7 +79,7 @@ class Translator {
       case 's':
         return put_set(kSpaceClass, in_class, false), Status();
       case 'w':
-        return put_set(word_class(), in_class, false), Status();
+        return put_set(word_class(in_class), in_class, false), Status();
       case 'd':
         return put_set("\\p{Nd}" + missing_ranges("Nd"), in_class, false), Status();
       case 'h':
@@ -86,7 +88,7 @@ class Translator {
         if (!in_class) return put_set(kSpaceClass, false, true), Status();
         break;  // char_class() has seen to it
       case 'W':
-        if (!in_class) return put_set(word_class(), false, true), Status();
+        if (!in_class) return put_set(word_class(false), false, true), Status();
         return refuse("\\W inside a class");
       case 'D':
         if (!in_class) return put_set("\\p{Nd}" + missing_ranges("Nd"), false, true), Status();

@@ -172,14 +172,13 @@ struct Encoding {
 
   void run(std::string_view text) {
     cut(p.raw, text, [&](std::string_view part, size_t where) {
-      if (p.normalizer.empty() && p.blank_prefix == Pipeline::kPlain)
-        return after_normalizer(part, where == 0);
-      std::string changed;
-      if (p.blank_prefix == Pipeline::kPlain)
-        changed = normalize(p.normalizer, part, scratch.regex);
+      size_t origin = where == 0 ? std::min(part.size(), utf8_length(part[0])) : 0;
+      if (p.blank_prefix != Pipeline::kPlain)
+        after_normalizer(with_blanks(part, where == 0), origin);
+      else if (p.normalizer.empty())
+        after_normalizer(part, origin);
       else
-        changed = with_blanks(part, where == 0);
-      after_normalizer(changed, where == 0);
+        after_normalizer(normalize(p.normalizer, part, scratch.regex, origin), origin);
     });
   }
 
@@ -191,9 +190,11 @@ struct Encoding {
     return text;
   }
 
-  void after_normalizer(std::string_view text, bool at_start) {
+  // origin: bytes that stand for the first character of the whole text. What begins with one of them counts
+  // as the start of the text.
+  void after_normalizer(std::string_view text, size_t origin) {
     cut(p.normalized, text, [&](std::string_view part, size_t where) {
-      pre_tokenize(p.pre_tokenizer, part, at_start && where == 0, scratch,
+      pre_tokenize(p.pre_tokenizer, part, where < origin, scratch,
                    [&](std::string_view piece) { p.model->encode(piece, scratch, out); });
     });
   }

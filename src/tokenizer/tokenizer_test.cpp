@@ -112,8 +112,29 @@ TEST(Tokenizer, DoesWhatThePackagesDo) {
     ++files;
     cases += static_cast<int>(all.size());
   }
-  EXPECT_GE(files, 19);
-  EXPECT_GE(cases, 1400);
+  EXPECT_GE(files, 26);
+  EXPECT_GE(cases, 1900);
+}
+
+// The blank of "first" belongs to a text that begins as it was given.
+TEST(Tokenizer, NoBlankWhereTheNormalizerTookTheStart) {
+  const auto encode = [](const std::string& normalizer, const char* text) {
+    const Result<Tokenizer> t =
+        Tokenizer::parse(R"({"version": "1.0", "normalizer": )" + normalizer +
+                         R"(, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁",
+      "prepend_scheme": "first", "split": true}, "model": {"type": "BPE", "unk_token": "<unk>",
+      "vocab": {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3}, "merges": [["▁", "a"]]}})");
+    EXPECT_TRUE(t) << (t ? "" : t.error().what);
+    return t ? t->encode(text) : std::vector<int32_t>();
+  };
+  using Ids = std::vector<int32_t>;
+  const std::string strip = R"({"type": "Strip", "strip_left": true, "strip_right": false})";
+  EXPECT_EQ(encode(strip, " a"), Ids{2});
+  EXPECT_EQ(encode(strip, "a"), Ids{3});
+  EXPECT_EQ(encode(R"({"type": "StripAccents"})", "\u0301a"), Ids{2});
+  EXPECT_EQ(encode(R"({"type": "Replace", "pattern": {"String": "b"}, "content": ""})", "ba"), Ids{2});
+  EXPECT_EQ(encode(R"({"type": "Replace", "pattern": {"String": "b"}, "content": "a"})", "b"), Ids{3});
+  EXPECT_EQ(encode("null", " a"), Ids{3});
 }
 
 TEST(Tokenizer, ReadsBrokenUtf8AsPythonDoes) {
@@ -153,6 +174,14 @@ TEST(Tokenizer, MutantsAreCaught) {
   EXPECT_GT(mutant("llama", [](json& j) { j["decoder"]["decoders"].erase(3); }), 5);
   EXPECT_GT(mutant("metaspace", [](json& j) { j["pre_tokenizer"]["prepend_scheme"] = "always"; }), 0);
   EXPECT_GT(mutant("metaspace", [](json& j) { j["model"]["fuse_unk"] = false; }), 0);
+  for (const char* name :
+       {"first_strip", "first_accents", "first_replace", "first_replace_two", "first_prepend"}) {
+    EXPECT_EQ(mutant(name, [](json&) {}), 0) << name;
+    EXPECT_GT(mutant(name, [](json& j) { j["pre_tokenizer"]["prepend_scheme"] = "always"; }), 0) << name;
+    EXPECT_GT(mutant(name, [](json& j) { j["normalizer"] = nullptr; }), 0) << name;
+  }
+  EXPECT_GT(
+      mutant("word_class", [](json& j) { j["pre_tokenizer"]["pattern"]["Regex"] = R"([\w]+|[^\w\s]+)"; }), 0);
   EXPECT_GT(mutant("split_contiguous", [](json& j) { j["pre_tokenizer"]["behavior"] = "Isolated"; }), 0);
   EXPECT_GT(mutant("split_removed", [](json& j) { j["pre_tokenizer"]["invert"] = true; }), 0);
   EXPECT_GT(mutant("pieces", [](json& j) { j["decoder"] = json{{"type", "Fuse"}}; }), 5);
