@@ -32,12 +32,24 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return found;
 }
 
-std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
-  if (const std::string near = nearest(word, candidates); !near.empty())
-    return "did you mean '" + near + "'?";
+namespace {
+
+std::string all_of(const std::vector<std::string>& candidates) {
   std::string all = "known: ";
   for (size_t i = 0; i < candidates.size(); ++i) all += (i ? ", " : "") + candidates[i];
   return all;
+}
+
+}  // namespace
+
+std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? all_of(candidates) : "did you mean '" + near + "'?";
+}
+
+std::string suggest_with_all(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? all_of(candidates) : "did you mean '" + near + "'? " + all_of(candidates);
 }
 
 }  // namespace braid

@@ -11,5 +11,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 // A sentence for error messages: "did you mean 'x'?" or "known: a, b, c".
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
+// Both, for names that are often close to one another: "did you mean 'x'? known: a, b, c".
+std::string suggest_with_all(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace braid

@@ -249,6 +249,8 @@ Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const H
   Converted result{.family = std::string(config.family->model_type)};
   if (has_dropout(to_json(model.config())))
     result.notes.emplace_back("dropout is a setting of training and is not written");
+  if (const char* note = config.family->write_note ? config.family->write_note(model.config()) : nullptr)
+    result.notes.emplace_back(note);
   const std::vector<Assembled> tensors = assemble_hf(*config.family, model, *file);
   return write_folder(c, outgoing(tensors, c.format), config.json, true, std::move(result));
 }
@@ -258,8 +260,8 @@ Result<Converted> convert_to_braid(const Conversion& c, const Model& model, cons
   const Result<SafeTensors> file = SafeTensors::open_model(c.in);
   if (!file) return file.error();
   Converted result{.family = std::string(family.model_type)};
-  if (const char* remark = family.remark ? family.remark(model.config()) : nullptr)
-    result.notes.emplace_back(remark);
+  if (const char* note = family.read_note ? family.read_note(model.config()) : nullptr)
+    result.notes.emplace_back(note);
   std::vector<LeftOut> left_out;
   const Result<std::vector<Assembled>> params = assemble_params(family, model, *file, c.in, left_out);
   if (!params) return params.error();

@@ -82,7 +82,7 @@ Result<const Family*> family_of(const Json& json, const std::string& name) {
   std::vector<std::string> known = family_names();
   known.emplace_back("braid");
   return Error{fmt::format("{}: model_type is {}, which Braid does not know", name, in_quotes(word)),
-               suggest(word, known)};
+               suggest_with_all(word, known)};
 }
 
 namespace {
@@ -151,6 +151,16 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
   return problems;
 }
 
+// How far a family is: other mixers are farther than other MLPs, and those than any settings.
+size_t distance(const std::vector<Problem>& problems) {
+  size_t sum = 0;
+  for (const Problem& p : problems)
+    sum += p.where == "config" || p.where.ends_with(".mixer.type") ? 10000
+           : p.where.ends_with(".mlp.type")                        ? 100
+                                                                   : 1;
+  return sum;
+}
+
 }  // namespace
 
 Result<ModelConfig> read_config(const Json& json, const std::string& name,
@@ -163,7 +173,7 @@ Result<ModelConfig> read_config(const Json& json, const std::string& name,
 Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& family_name) {
   const Family* named = family_name.empty() ? nullptr : find_family(family_name);
   if (!family_name.empty() && !named)
-    return Error{"there is no family '" + family_name + "'", suggest(family_name, family_names())};
+    return Error{"there is no family '" + family_name + "'", suggest_with_all(family_name, family_names())};
   const Family* nearest = nullptr;
   std::vector<Problem> problems;
   for (const Family& f : all_families()) {
@@ -172,9 +182,8 @@ Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& fam
     const Result<ModelConfig> back = read_family(f, json, std::string(f.model_type), nullptr);
     std::vector<Problem> here = back ? differences(config, *back, f.architecture)
                                      : std::vector<Problem>{{"config", back.error().what, ""}};
-    if (f.cannot_write) f.cannot_write(config, here);
     if (here.empty()) return HfConfigFile{&f, json};
-    if (!nearest || here.size() < problems.size()) nearest = &f, problems = std::move(here);
+    if (!nearest || distance(here) < distance(problems)) nearest = &f, problems = std::move(here);
   }
   return to_error(fmt::format("this model cannot be written as {}{}", nearest->architecture,
                               named ? "" : ", the nearest of the known families"),

@@ -29,10 +29,10 @@ struct Family {
   std::string_view prefix_in_file = "", prefix_here = "";
   // Why a tensor that the table does not have may be left out, or null: it may not.
   const char* (*left_out)(std::string_view name) = nullptr;
-  // What the config can say but the family's code computes in another way.
-  void (*cannot_write)(const ModelConfig& config, std::vector<Problem>& problems) = nullptr;
-  // The other way round: what to tell of a model that was read although of this kind.
-  const char* (*remark)(const ModelConfig& config) = nullptr;
+  // What to tell of a model that was read, or written, whose numbers depend on the version of the family's
+  // code; null: nothing.
+  const char* (*read_note)(const ModelConfig& config) = nullptr;
+  const char* (*write_note)(const ModelConfig& config) = nullptr;
 };
 
 // One per file in this folder, and more where a file holds variants.

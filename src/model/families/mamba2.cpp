@@ -1,7 +1,7 @@
 // Mamba2 of transformers and of fla, whose config has the same model_type, but norm_eps and other defaults:
-// layers without an MLP. With several groups of heads the authors' code, and Braid's, norms each group by
-// itself; the PyTorch code of transformers (5.22) norms the whole width, though the kernels it uses for
-// training on a GPU, and fla, do not. Models with groups are read, as they were trained, but not written.
+// layers without an MLP. With several groups of heads the authors' code, fla's and Braid's norm each group by
+// itself. The PyTorch code of transformers does so since 5.23; up to 5.22.2 it norms the whole width, though
+// the kernels it uses for training on a GPU do not. A written config with groups names the version it needs.
 #include "model/families/family.h"
 
 namespace braid {
@@ -66,6 +66,7 @@ Json write(const ModelConfig& c) {
             {"use_conv_bias", m["conv_bias"]},
             {"residual_in_fp32", true},
             {"chunk_size", 256}});
+  if (m["groups"] != 1) j["transformers_version"] = "5.23.0";
   return j;
 }
 
@@ -87,17 +88,19 @@ void tensors(const ModelConfig& c, TensorTable& t) {
   }
 }
 
-void cannot_write(const ModelConfig& c, std::vector<Problem>& problems) {
-  for (size_t i = 0; i < c.pattern.size(); ++i)
-    if (mixer_kind(c.pattern[i]) == MixerKind::kMamba2 && complete_mixer(c.pattern[i], c)["groups"] != 1)
-      problems.push_back({fmt::format("pattern[{}].mixer.groups", i), "is not 1",
-                          "Mamba2ForCausalLM norms all groups together, Braid each by itself"});
+bool has_groups(const ModelConfig& c) { return first_mixer(c, MixerKind::kMamba2)["groups"] != 1; }
+
+const char* read_note(const ModelConfig& c) {
+  return has_groups(c)
+             ? "each group of heads has its own norm, as in mamba_ssm and in transformers since 5.23; "
+               "transformers up to 5.22.2 norms all groups together on CPUs"
+             : nullptr;
 }
 
-const char* remark(const ModelConfig& c) {
-  return complete_mixer(c.layer(0), c)["groups"] == 1 ? nullptr
-                                                      : "each group of heads has its own norm, as in "
-                                                        "mamba_ssm; transformers norms all together on CPUs";
+const char* write_note(const ModelConfig& c) {
+  return has_groups(c) ? "several groups of heads: read it with transformers 5.23 or newer, or fla; "
+                         "transformers up to 5.22.2 norms all groups together on CPUs"
+                       : nullptr;
 }
 
 }  // namespace
@@ -113,8 +116,8 @@ Family mamba2_family() {
           "",
           "",
           nullptr,
-          cannot_write,
-          remark};
+          read_note,
+          write_note};
 }
 
 }  // namespace braid
