@@ -311,108 +311,111 @@ class Braces {
   size_t next_ = 0;
 };
 
-}  // namespace
+// Python's "%" operator.
+class Percent {
+ public:
+  Percent(Renderer& r, const std::string& format, const Value& values)
+      : r_(r), format_(format), values_(values) {}
 
-std::string format_braces(Renderer& r, const std::string& format, const Arguments& values) {
-  return Braces(r, values).run(format, 0);
-}
+  std::string run() {
+    for (; at_ < format_.size(); ++at_) {
+      if (format_[at_] == '%') {
+        field();
+        continue;
+      }
+      const size_t end = std::min(format_.find('%', at_), format_.size());
+      put(r_, out_, std::string_view(format_).substr(at_, end - at_));
+      at_ = end - 1;
+    }
+    if (!by_name_ && !values_.is(Kind::kDict) && !values_.is(Kind::kList)) {
+      const size_t given = values_.is(Kind::kTuple) ? values_.items().size() : 1;
+      if (used_ < given) fail("not all arguments converted during string formatting");
+    }
+    return std::move(out_);
+  }
 
-std::string format_percent(Renderer& r, const std::string& format, const Value& values) {
-  std::string out;
-  size_t used = 0;
-  bool by_name = false;
-  const auto next = [&]() -> Value {
-    if (!values.is(Kind::kTuple)) {
-      if (used++ > 0) fail("not enough arguments for format string");
-      return values;
+ private:
+  Value next() {
+    if (!values_.is(Kind::kTuple)) {
+      if (used_++ > 0) fail("not enough arguments for format string");
+      return values_;
     }
-    if (used >= values.items().size()) fail("not enough arguments for format string");
-    return values.items()[used++];
-  };
-  for (size_t at = 0; at < format.size(); ++at) {
-    if (format[at] != '%') {
-      const size_t end = std::min(format.find('%', at), format.size());
-      put(r, out, std::string_view(format).substr(at, end - at));
-      at = end - 1;
-      continue;
-    }
-    Spec s;
-    std::optional<Value> named;
-    if (++at < format.size() && format[at] == '(') {
-      const size_t close = format.find(')', at);
-      if (close == format.npos) fail("incomplete format key");
-      if (!values.is(Kind::kDict)) fail("format requires a mapping");
-      const std::string key = format.substr(at + 1, close - at - 1);
-      const Value* v = values.as<Dict>().find(std::string_view(key));
-      if (!v) fail(fmt::format("the format names '{}', which is not given", key));
-      named = *v;
-      by_name = true;
-      at = close + 1;
-    }
+    if (used_ >= values_.items().size()) fail("not enough arguments for format string");
+    return values_.items()[used_++];
+  }
+
+  // (name), if it is there.
+  std::optional<Value> named() {
+    if (at_ >= format_.size() || format_[at_] != '(') return std::nullopt;
+    const size_t close = format_.find(')', at_);
+    if (close == format_.npos) fail("incomplete format key");
+    if (!values_.is(Kind::kDict)) fail("format requires a mapping");
+    const std::string key = format_.substr(at_ + 1, close - at_ - 1);
+    const Value* v = values_.as<Dict>().find(std::string_view(key));
+    if (!v) fail(fmt::format("the format names '{}', which is not given", key));
+    by_name_ = true;
+    at_ = close + 1;
+    return *v;
+  }
+
+  // Sets what the flags say; true if there is a 0.
+  bool flags(Spec& s) {
     bool zero = false;
-    for (; at < format.size(); ++at) {
-      if (format[at] == '-')
+    for (; at_ < format_.size(); ++at_) {
+      if (format_[at_] == '-')
         s.align = '<';
-      else if (format[at] == '+')
+      else if (format_[at_] == '+')
         s.sign = '+';
-      else if (format[at] == ' ')
+      else if (format_[at_] == ' ')
         s.sign = s.sign == '+' ? '+' : ' ';
-      else if (format[at] == '#')
+      else if (format_[at_] == '#')
         s.alternate = true;
-      else if (format[at] == '0')
+      else if (format_[at_] == '0')
         zero = true;
       else
         break;
     }
-    const auto star_or_number = [&]() -> int {
-      if (at >= format.size() || format[at] != '*') return read_number(format, at);
-      ++at;
-      const int64_t n = whole_number(next(), 'd');
-      if (n < -kMaxWidth || n > kMaxWidth) fail("a width or precision in a format is too large");
-      return static_cast<int>(n);
-    };
+    return zero;
+  }
+
+  int star_or_number() {
+    if (at_ >= format_.size() || format_[at_] != '*') return read_number(format_, at_);
+    ++at_;
+    const int64_t n = whole_number(next(), 'd');
+    if (n < -kMaxWidth || n > kMaxWidth) fail("a width or precision in a format is too large");
+    return static_cast<int>(n);
+  }
+
+  // From a % to its type.
+  void field() {
+    ++at_;
+    Spec s;
+    const std::optional<Value> by_name = named();
+    const bool zero = flags(s);
     s.width = star_or_number();
     if (s.width < 0) s.width = -s.width, s.align = '<';
-    if (at < format.size() && format[at] == '.') s.precision = (++at, std::max(0, star_or_number()));
-    if (at >= format.size()) fail("incomplete format");
-    const char type = format[at];
-    if (type == '%') {
-      put(r, out, "%");
-      continue;
-    }
-    const Value v = named ? *named : next();
+    if (at_ < format_.size() && format_[at_] == '.') s.precision = (++at_, std::max(0, star_or_number()));
+    if (at_ >= format_.size()) fail("incomplete format");
+    if (format_[at_] == '%') return put(r_, out_, "%");
+    const Value v = by_name ? *by_name : next();
     if (zero && s.align != '<') s.align = '=', s.fill = "0";
+    convert(s, v, format_[at_]);
+  }
+
+  void convert(Spec s, const Value& v, char type) {
     switch (type) {
       case 's':
       case 'r':
         if (s.align == '=') s.align = 0, s.fill = " ";
-        r.budget.step(v.weight());
-        put(r, out, formatted_text(s, type == 's' ? r.text(v) : repr(v), '>'));
-        break;
+        r_.budget.step(v.weight());
+        return put(r_, out_, formatted_text(s, type == 's' ? r_.text(v) : repr(v), '>'));
       case 'd':
       case 'i':
       case 'u':
       case 'x':
       case 'X':
-      case 'o': {
-        s.type = type == 'x' || type == 'X' || type == 'o' ? type : 'd';
-        if (s.type != 'd' && !v.is_integer())
-          fail(fmt::format("%{} format: an integer is required, not {}", type, type_name(v)));
-        const int digits = std::exchange(s.precision, -1);
-        if (digits >= 0) {  // at least so many digits
-          Spec inner = s;
-          inner.width = 0;
-          std::string body = formatted_int(inner, whole_number(v, type));
-          const size_t sign = std::min(body.find_first_not_of("+- "), body.size());
-          const size_t have = body.size() - sign;
-          if (have < static_cast<size_t>(digits))
-            body.insert(sign, std::string(static_cast<size_t>(digits) - have, '0'));
-          put(r, out, pad(s, body.substr(0, sign), body.substr(sign), '>'));
-        } else {
-          put(r, out, formatted_int(s, whole_number(v, type)));
-        }
-        break;
-      }
+      case 'o':
+        return convert_whole(s, v, type);
       case 'f':
       case 'F':
       case 'e':
@@ -422,24 +425,50 @@ std::string format_percent(Renderer& r, const std::string& format, const Value& 
         if (v.is_undefined()) fail(v.as<UndefinedInfo>().message);
         if (!v.is_number()) fail(fmt::format("must be real number, not {}", type_name(v)));
         s.type = type;
-        put(r, out, formatted_float(s, v.number()));
-        break;
+        return put(r_, out_, formatted_float(s, v.number()));
       case 'c':
         if (!v.is_string() || count_points(v.text()) != 1) fail("%c is supported for one character only");
         s.precision = -1;
         if (s.align == '=') s.align = 0, s.fill = " ";
-        put(r, out, formatted_text(s, v.text(), '>'));
-        break;
+        return put(r_, out_, formatted_text(s, v.text(), '>'));
       default:
         fail(fmt::format("the format character {} is not supported",
-                         repr_text(std::string_view(format).substr(at, 1))));
+                         repr_text(std::string_view(format_).substr(at_, 1))));
     }
   }
-  if (!by_name && !values.is(Kind::kDict) && !values.is(Kind::kList)) {
-    const size_t given = values.is(Kind::kTuple) ? values.items().size() : 1;
-    if (used < given) fail("not all arguments converted during string formatting");
+
+  void convert_whole(Spec s, const Value& v, char type) {
+    s.type = type == 'x' || type == 'X' || type == 'o' ? type : 'd';
+    if (s.type != 'd' && !v.is_integer())
+      fail(fmt::format("%{} format: an integer is required, not {}", type, type_name(v)));
+    const int digits = std::exchange(s.precision, -1);
+    if (digits < 0) return put(r_, out_, formatted_int(s, whole_number(v, type)));
+    Spec inner = s;  // at least so many digits
+    inner.width = 0;
+    std::string body = formatted_int(inner, whole_number(v, type));
+    const size_t sign = std::min(body.find_first_not_of("+- "), body.size());
+    const size_t have = body.size() - sign;
+    if (have < static_cast<size_t>(digits))
+      body.insert(sign, std::string(static_cast<size_t>(digits) - have, '0'));
+    put(r_, out_, pad(s, body.substr(0, sign), body.substr(sign), '>'));
   }
-  return out;
+
+  Renderer& r_;
+  const std::string& format_;
+  const Value& values_;
+  std::string out_;
+  size_t at_ = 0, used_ = 0;
+  bool by_name_ = false;
+};
+
+}  // namespace
+
+std::string format_braces(Renderer& r, const std::string& format, const Arguments& values) {
+  return Braces(r, values).run(format, 0);
+}
+
+std::string format_percent(Renderer& r, const std::string& format, const Value& values) {
+  return Percent(r, format, values).run();
 }
 
 }  // namespace braid::chat
