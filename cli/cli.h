@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/fields.h"
+#include "io/json.h"
 #include "train/setup.h"
 
 namespace CLI {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/cli.h"
 #include "model/mixers/registry.h"
 #include "model/model.h"
@@ -31,10 +33,15 @@ struct PerLayer {
 PerLayer per_layer(const MixerEntry& m) {
   ModelConfig c;
   c.d_model = 1024;
+  Json settings{{"type", m.name}};
+  const std::vector<FieldDoc> fields = m.fields();
+  if (std::ranges::find(fields, "heads", &FieldDoc::name) != fields.end()) settings["heads"] = 8;
+  std::vector<Problem> problems;
+  const std::optional<MixerSpec> spec = m.parse(settings, m.name, c, problems);
+  check(spec.has_value(), "archs: a mixer refuses 8 heads");
   ParamSet params;
   std::vector<Init> inits;
-  const std::unique_ptr<Mixer> mixer =
-      m.make({{"type", m.name}, {"heads", 8}}, c, Declare(params, inits, ""));
+  const std::unique_ptr<Mixer> mixer = spec->make(c, Declare(params, inits, ""));
   const StateSize s = mixer->state_size(2048);
   return {params.count(), s.memory + s.tails};
 }
@@ -60,7 +67,7 @@ int run(bool json) {
     fmt::print(
         "\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and numbers of state per "
         "layer with d_model 1024, 8 heads, 2048 tokens\n");
-  for (const MixerEntry& m : all_mixers()) {
+  for (const MixerEntry& m : built_in_mixers().all()) {
     const PerLayer size = per_layer(m);
     if (json) {
       print_json({{"mixer", m.name},

@@ -1,5 +1,5 @@
 // A mixer of one's own: each channel of a token is blended with the same channel some tokens earlier. It is
-// registered, named in a config, trained, saved and loaded like the others.
+// added to a table, named in a config, trained, saved and loaded like the others.
 #include <braid/model.h>
 #include <braid/train.h>
 
@@ -34,11 +34,12 @@ int fail(const Error& e) { return std::fprintf(stderr, "%s\n%s\n", e.what.c_str(
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: mixer FOLDER\n"), 2;
-  if (Status s = register_mixer(mixer_entry<LookBack>("look_back", "blend with an earlier token")); !s)
+  MixerTable mixers;  // the built-in ones and mine
+  if (Status s = mixers.add(mixer_entry<LookBack>("look_back", "blend with an earlier token")); !s)
     return fail(s.error());
-  const auto config = parse_config(Json::parse(R"({"model_type": "braid", "d_model": 48, "n_layers": 1,
-    "pattern": [{"mixer": {"type": "look_back"}, "mlp": {"type": "swiglu", "d_ff": 192}}]})"),
-                                   "mine");
+  const auto config = config_from_text(R"({"model_type": "braid", "d_model": 48, "n_layers": 1,
+    "pattern": [{"mixer": {"type": "look_back"}, "mlp": {"type": "swiglu", "d_ff": 192}}]})",
+                                       "mine", mixers);
   if (!config) return fail(config.error());
 
   std::string digits = "01";  // each the sum of the two before it, modulo ten; now and then a random one
@@ -55,7 +56,7 @@ int main(int argc, char** argv) {
   options.run = argv[1], options.steps = 300, options.batch = 16, options.lr = 1e-2, options.warmup = 20;
   const auto done = Trainer(*model, **source, pool, options).run(/*resume=*/false, /*quiet=*/true);
   if (!done) return fail(done.error());
-  const auto loaded = Model::load(options.run);
+  const auto loaded = Model::load(options.run, mixers);
   if (!loaded) return fail(loaded.error());
   const Outcome again =
       Gradient(**loaded, pool, {}).evaluate((*source)->validation(0, (*source)->validation_size()));

@@ -10,12 +10,12 @@ int fail(const Error& e) { return std::fprintf(stderr, "%s\n%s\n", e.what.c_str(
 int main(int argc, char** argv) {
   if (argc != 4) return std::fprintf(stderr, "usage: train TEXT FOLDER STEPS\n"), 2;
   // Gated DeltaNet and attention in turn. The pattern repeats until there are n_layers.
-  const Json json = Json::parse(R"({
+  const Result<ModelConfig> config = config_from_text(R"({
     "model_type": "braid", "vocab_size": 256, "d_model": 64, "n_layers": 4,
     "pattern": [
       {"mixer": {"type": "gated_deltanet", "heads": 2}, "mlp": {"type": "swiglu", "d_ff": 128}},
-      {"mixer": {"type": "attention", "heads": 2, "window": 64}, "mlp": {"type": "swiglu", "d_ff": 128}}]})");
-  const Result<ModelConfig> config = parse_config(json, "hybrid");
+      {"mixer": {"type": "attention", "heads": 2, "window": 64}, "mlp": {"type": "swiglu", "d_ff": 128}}]})",
+                                                      "hybrid");
   if (!config) return fail(config.error());
   const auto text = TextSource::from_file(argv[1], {.length = 128});
   if (!text) return fail(text.error());

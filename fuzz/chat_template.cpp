@@ -1,4 +1,5 @@
 // Any bytes as a chat template.
+#include "io/json.h"
 #include "chat/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

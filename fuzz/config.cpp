@@ -2,6 +2,7 @@
 // read again.
 #include <cstdlib>
 
+#include "io/json.h"
 #include "model/families/families.h"
 #include "scratch_file.h"
 

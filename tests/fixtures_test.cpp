@@ -1,6 +1,8 @@
 // Models that transformers and fla saved (tests/data/families, made by tools/make_fixtures.py), with the
 // logits and the greedy continuation that transformers computed: the whole sequence, any cut of it, single
 // tokens, through the library and through `braid logits`.
+#include <fmt/format.h>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "io/json.h"
 #include "infer/session.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"

@@ -3,6 +3,7 @@
 
 #include "autograd/ops.h"
 #include "base/cpu.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "model/config.h"
 #include "model/mixers/attend.h"

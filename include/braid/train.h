@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "data/text.h"
+#include "io/json.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "model/presets.h"

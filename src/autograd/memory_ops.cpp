@@ -349,10 +349,15 @@ Var sparse_queries(Exec& e, const FastWeightShape& s, const FastWeightVars& v,
   return o;
 }
 
-// Several writes per token become rows of their own, `writes` per token: the first decays, the last is read.
-Var last_writes(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std::span<const uint32_t> offsets,
-                std::span<float* const> states, std::span<const StateCut> cuts) {
-  const size_t n = v.k.v.rows, w = v.writes, m = n * w;
+// Several writes per token as rows of their own, `writes` per token: the first decays, the last is read.
+struct WriteRows {
+  FastWeightVars in;
+  std::span<const uint32_t> offsets;
+  std::vector<StateCut> cuts;
+};
+WriteRows write_rows(Exec& e, const FastWeightVars& v, std::span<const uint32_t> offsets,
+                     std::span<const StateCut> cuts) {
+  const size_t w = v.writes, m = v.k.v.rows * w;
   const auto dense = [&](Var x) { return x.v.contiguous() ? x : place(e, x, x.v.cols, 0); };
   const auto apart = [&](Var x) { return x.present() ? reshape(e, dense(x), m, x.v.cols / w) : x; };
   const auto in_write = [&](Var x, size_t i) {
@@ -368,8 +373,18 @@ Var last_writes(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std:
   for (size_t i = 0; i < bounds.size(); ++i) bounds[i] = static_cast<uint32_t>(offsets[i] * w);
   std::vector<StateCut> at(cuts.begin(), cuts.end());
   for (StateCut& c : at) c.rows *= w;
-  const Var o = every_write(e, s, in, bounds, states, at);
-  return cols(e, reshape(e, o, n, w * o.v.cols), (w - 1) * o.v.cols, w * o.v.cols);
+  return {in, bounds, std::move(at)};
+}
+// What each token's last write has read.
+Var last_of(Exec& e, Var o, size_t writes) {
+  const size_t width = o.v.cols;
+  return cols(e, reshape(e, o, o.v.rows / writes, writes * width), (writes - 1) * width, writes * width);
+}
+
+Var last_writes(Exec& e, const FastWeightShape& s, const FastWeightVars& v, std::span<const uint32_t> offsets,
+                std::span<float* const> states, std::span<const StateCut> cuts) {
+  const WriteRows rows = write_rows(e, v, offsets, cuts);
+  return last_of(e, every_write(e, s, rows.in, rows.offsets, states, rows.cuts), v.writes);
 }
 
 }  // namespace
@@ -545,20 +560,32 @@ Var chunks_in_turn(Exec& e, FastWeightShape s, const FastWeightVars& v, size_t c
   return o;
 }
 
+Var chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& v, size_t chunk,
+           std::span<const int32_t> positions, std::span<const uint32_t> offsets,
+           std::span<float* const> states, std::span<const StateCut> cuts) {
+  const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
+                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states, cuts);
+  if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
+  return o;
+}
+
 }  // namespace
 
 Var fast_weight_chunks(Exec& e, const FastWeightShape& s, const FastWeightVars& vars, size_t chunk,
                        std::span<const int32_t> positions, std::span<const uint32_t> offsets,
                        std::span<float* const> states, std::span<const StateCut> cuts) {
-  check(vars.writes == 1, "fast_weight_chunks: one write per token");
   FastWeightVars v = vars;
   for (Var* x : {&v.q, &v.k, &v.v, &v.g, &v.beta}) *x = every_token(e, *x);
   const OpTimer timer(e.profile(), "fast weight chunks", false);
   check_states(e, states);
-  const Var o = states.empty() ? chunks_at_once(e, s, v, chunk, offsets)
-                               : chunks_in_turn(e, s, v, chunk, positions, offsets, states, cuts);
-  if (Exact* exact = e.exact()) exact->fast_weight_chunks_fwd(s, inputs(s, v, offsets), chunk, o.v);
-  return with_rows(e, o, e.output_rows());
+  const size_t w = v.writes;
+  if (w == 1) return with_rows(e, chunks(e, s, v, chunk, positions, offsets, states, cuts), e.output_rows());
+  const WriteRows rows = write_rows(e, v, offsets, cuts);
+  std::vector<int32_t> at;
+  for (const int32_t p : positions)
+    for (size_t i = 0; i < w; ++i) at.push_back(static_cast<int32_t>(static_cast<size_t>(p) * w + i));
+  const Var o = chunks(e, s, rows.in, chunk * w, at, rows.offsets, states, rows.cuts);
+  return with_rows(e, last_of(e, o, w), e.output_rows());
 }
 
 DeltaFormerResult delta_former(Exec& e, const DeltaFormerShape& s, const DeltaFormerVars& vars,

@@ -18,6 +18,7 @@ struct Param {
   bool decay = true;     // weight decay applies: matrices yes; norms, biases and decay rates no
   double share = 1;      // of the tokens meet it: less than one for experts
   bool train = true;     // false: the optimiser leaves it alone
+  bool norm = false;     // weights of a norm, which decay only if asked
   bool precise = false;  // f32 in inference, too: vectors, and matrices whose small errors would grow
 
   size_t count() const { return static_cast<size_t>(shape.count()); }
@@ -37,6 +38,7 @@ class ParamSet {
   const std::vector<Param>& all() const { return params_; }
   const Param& operator[](size_t i) const { return params_[i]; }
   void freeze(size_t i) { params_[i].train = false; }
+  void mark_norm(size_t i) { params_[i].norm = true; }
   size_t block_size() const { return size_; }  // numbers in the block, padding included
   // Null: it is in the block.
   const StoredMatrix* stored(size_t i) const {

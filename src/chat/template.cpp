@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "io/json.h"
 #include "chat/renderer.h"
 #include "chat/text.h"
 #include "io/file.h"
@@ -21,6 +22,7 @@ struct ChatTemplate::Impl {
   };
   std::map<std::string, Named> templates;
   ChatTemplateOptions options;
+  Json tokens = Json::object();  // the special ones
 };
 
 namespace {
@@ -176,7 +178,7 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path, ChatTemplateOpt
     const Result<nlohmann::json> config = load_sorted_json(file);
     if (!config) return config.error();
     if (!config->is_object()) return Error{file + ": not a JSON object"};
-    add_tokens(result.tokens_, *config);
+    add_tokens(impl->tokens, *config);
     if (!with_template || !config->contains("chat_template") || (*config)["chat_template"].is_null())
       return {};
     return add_from_json(*impl, (*config)["chat_template"], file + ": chat_template");
@@ -210,6 +212,8 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path, ChatTemplateOpt
   return result;
 }
 
+const Json& ChatTemplate::special_tokens() const { return impl_->tokens; }
+
 Result<std::string> ChatTemplate::render(const Json& context) const {
   if (!context.is_object()) return Error{"the context of a chat template must be an object"};
   const auto tools = context.find("tools");
@@ -229,7 +233,7 @@ Result<std::string> ChatTemplate::render(const Json& context) const {
     globals->set("tools", {});
     globals->set("documents", {});
     globals->set("add_generation_prompt", false);
-    for (const Json* part : {&tokens_, &context})
+    for (const Json* part : {&impl_->tokens, &context})
       for (const auto& [k, v] : part->get_ref<const Json::object_t&>())
         globals->set(k, k == "messages" ? messages_value(v) : to_value(v));
     return renderer.run(chosen->second.tree, std::move(globals));

@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace braid {
 
@@ -48,13 +48,12 @@ class ChatTemplate {
   // when there are tools.
   Result<std::string> render(const Json& context) const;
 
-  const Json& special_tokens() const { return tokens_; }  // bos_token, eos_token, ...: those that are known
+  const Json& special_tokens() const;  // bos_token, eos_token, ...: those that are known
 
   struct Impl;
 
  private:
   std::shared_ptr<const Impl> impl_;
-  Json tokens_ = Json::object();
 };
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "io/json.h"
 #include "model/families/families.h"
 
 namespace braid {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "infer/sampler.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace braid {
 

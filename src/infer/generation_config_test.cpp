@@ -1,3 +1,4 @@
+#include "io/json.h"
 #include "infer/generation_config.h"
 
 #include <gtest/gtest.h>

@@ -42,8 +42,9 @@ Result<std::optional<Tokenizer>> load_tokenizer(const std::string& dir, int64_t 
   return std::optional(*std::move(tokenizer));
 }
 
-Result<TextModel> TextModel::load(const std::string& dir, std::optional<WeightFormat> format, Par par) {
-  Result<std::unique_ptr<Model>> model = Model::load_stored(dir, format, par);
+Result<TextModel> TextModel::load(const std::string& dir, std::optional<WeightFormat> format, Par par,
+                                  const MixerTable& mixers) {
+  Result<std::unique_ptr<Model>> model = Model::load_stored(dir, format, par, mixers);
   if (!model) return model.error();
   Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(dir, (*model)->config().vocab_size);
   if (!tokenizer) return tokenizer.error();

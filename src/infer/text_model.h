@@ -17,9 +17,9 @@ struct TextModel {
   std::optional<Tokenizer> tokenizer;  // none: a model of a task, whose tokens are not text
   GenerationConfig generation;
 
-  // Weights as Model::load_stored has them.
-  static Result<TextModel> load(const std::string& dir, std::optional<WeightFormat> format = {},
-                                Par par = {});
+  // Weights and mixers as Model::load_stored has them.
+  static Result<TextModel> load(const std::string& dir, std::optional<WeightFormat> format = {}, Par par = {},
+                                const MixerTable& mixers = built_in_mixers());
 };
 
 // Tokens that end an answer in a chat: the model's own, and those special tokens whose names say that they

@@ -6,11 +6,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "io/json_fwd.h"
 
 namespace braid {
-
-// What the project reads and writes as JSON: keys stay in the order they were put in.
-using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxJsonDepth = 200;  // deeper is refused: much of what walks JSON recurses
 

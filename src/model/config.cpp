@@ -1,40 +1,61 @@
 #include "model/config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "io/json.h"
+#include "io/ordered_json.h"
 #include "model/mixers/registry.h"
-#include "model/mlp.h"
 #include "model/model.h"
 
 namespace braid {
 namespace {
 
 constexpr const char* kModelType = "braid";
+constexpr Choice<NormPlace> kNorms[] = {
+    {"pre", NormPlace::kPre}, {"post", NormPlace::kPost}, {"none", NormPlace::kNone}};
 
-void check_layer(const Json& layer, const std::string& where, const ModelConfig& c,
-                 std::vector<Problem>& problems) {
+std::optional<NormPlace> parse_norm(const Json& layer, const std::string& where,
+                                    std::vector<Problem>& problems) {
+  const auto norm = layer.find("norm");
+  if (norm == layer.end()) return NormPlace::kPre;
+  for (const Choice<NormPlace>& c : kNorms)
+    if (*norm == Json(c.word)) return c.value;
+  problems.push_back({where + ".norm", "is " + norm->dump(), "give \"pre\", \"post\" or \"none\""});
+  return {};
+}
+
+std::optional<MixerSpec> parse_mixer(const Json& layer, const std::string& where, const ModelConfig& c,
+                                     const MixerTable& mixers, std::vector<Problem>& problems) {
+  const auto mixer = layer.find("mixer");
+  if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
+      !(*mixer)["type"].is_string()) {
+    problems.push_back({where, "has no type", "known: " + mixers.names()});
+    return {};
+  }
+  const std::string type = (*mixer)["type"];
+  if (const MixerEntry* entry = mixers.find(type)) return entry->parse(*mixer, where, c, problems);
+  problems.push_back({where + ".type", "is '" + type + "'", "known: " + mixers.names()});
+  return {};
+}
+
+// What is wrong goes to problems; then there may be no result.
+std::optional<LayerConfig> parse_layer(const Json& layer, const std::string& where, const ModelConfig& c,
+                                       const MixerTable& mixers, std::vector<Problem>& problems) {
   if (!layer.is_object()) {
     problems.push_back({where, "is not an object", "give {\"mixer\": {...}, \"mlp\": {...}}"});
-    return;
+    return {};
   }
   for (const auto& [key, unused] : layer.items())
     if (key != "mixer" && key != "mlp" && key != "norm")
       problems.push_back(
           {where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp", "norm"})});
-  if (layer.contains("norm") && layer["norm"] != "pre" && layer["norm"] != "post" && layer["norm"] != "none")
-    problems.push_back({where + ".norm", "is " + layer["norm"].dump(), "give \"pre\", \"post\" or \"none\""});
-  const auto mixer = layer.find("mixer");
-  if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
-      !(*mixer)["type"].is_string()) {
-    problems.push_back({where + ".mixer", "has no type", "known: " + mixer_names()});
-  } else if (const MixerEntry* entry = find_mixer((*mixer)["type"].get<std::string>())) {
-    entry->validate(*mixer, where + ".mixer", c, problems);
-  } else {
-    problems.push_back({where + ".mixer.type", "is '" + (*mixer)["type"].get<std::string>() + "'",
-                        "known: " + mixer_names()});
-  }
-  validate_mlp(layer.value("mlp", Json()), where + ".mlp", problems);
+  const std::optional<NormPlace> norm = parse_norm(layer, where, problems);
+  const std::optional<MixerSpec> mixer = parse_mixer(layer, where + ".mixer", c, mixers, problems);
+  const std::optional<MlpConfig> mlp = parse_mlp(layer.value("mlp", Json()), where + ".mlp", problems);
+  if (!norm || !mixer || !mlp) return {};
+  return LayerConfig{*mixer, *mlp, *norm};
 }
 
 // Names that no parameter of the model has.
@@ -49,7 +70,7 @@ void check_params(const ModelConfig& c, std::vector<Problem>& problems) {
 
 }  // namespace
 
-Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
+Result<ModelConfig> parse_config(const Json& json, const std::string& name, const MixerTable& mixers) {
   std::vector<Problem> problems;
   ModelConfig c;
   FieldReader r(json, "", problems);
@@ -67,13 +88,9 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
       r.problem("pattern", "is not a list of layers", "give at least one {\"mixer\": ..., \"mlp\": ...}");
     } else {
       for (size_t i = 0; i < pattern->size(); ++i) {
-        const Json& layer = (*pattern)[i];
-        check_layer(layer, fmt::format("pattern[{}]", i), c, problems);
-        if (layer.is_object())
-          c.pattern.push_back({layer.value("mixer", Json()), layer.value("mlp", Json()),
-                               layer.contains("norm") && layer["norm"].is_string()
-                                   ? layer["norm"].get<std::string>()
-                                   : "pre"});
+        std::optional<LayerConfig> layer =
+            parse_layer((*pattern)[i], fmt::format("pattern[{}]", i), c, mixers, problems);
+        if (layer) c.pattern.push_back(*std::move(layer));
       }
     }
     if (c.outputs > 0 && c.tie_embeddings)
@@ -86,7 +103,7 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
         r.problem("params", "is not an object", "give {\"embedding.weight\": {\"train\": false}}");
       else
         for (const auto& [param, settings] : params->items())
-          c.params[param] = parse_fields<ParamConfig>(settings, "params." + param, problems);
+          read_fields(c.params[param], settings, "params." + param, problems);
       if (problems.empty()) check_params(c, problems);
     }
   }
@@ -96,23 +113,39 @@ Result<ModelConfig> parse_config(const Json& json, const std::string& name) {
   return c;
 }
 
-Result<ModelConfig> load_config(const std::string& path) {
+Result<ModelConfig> config_from_text(std::string_view json, const std::string& name,
+                                     const MixerTable& mixers) {
+  const Result<Json> parsed = parse_ordered_json(json, name);
+  if (!parsed) return parsed.error();
+  return parse_config(*parsed, name, mixers);
+}
+
+Result<ModelConfig> load_config(const std::string& path, const MixerTable& mixers) {
   const Result<Json> json = load_json(path);
   if (!json) return json.error();
-  return parse_config(*json, path);
+  return parse_config(*json, path, mixers);
 }
 
 Json to_json(const ModelConfig& config) {
   Json j;
   j["model_type"] = kModelType;
-  FieldWriter w(j);
-  ModelConfig copy = config;
-  copy.visit(w);
+  write_fields(config, j);
   j["pattern"] = Json::array();
-  for (const LayerConfig& l : config.pattern)
-    j["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}, {"norm", l.norm}});
-  for (const auto& [param, settings] : config.params) j["params"][param] = write_fields(settings);
+  for (const LayerConfig& l : config.pattern) {
+    j["pattern"].push_back(
+        {{"mixer", l.mixer.written()}, {"mlp", l.mlp.written()}, {"norm", norm_word(l.norm)}});
+  }
+  for (const auto& [param, settings] : config.params) write_fields(settings, j["params"][param]);
   return j;
+}
+
+std::string_view norm_word(NormPlace norm) {
+  return std::ranges::find(kNorms, norm, &Choice<NormPlace>::value)->word;
+}
+
+bool has_dropout(const ModelConfig& config) {
+  return has_dropout_field(config) ||
+         std::ranges::any_of(config.pattern, [](const LayerConfig& l) { return l.mixer.has_dropout(); });
 }
 
 namespace {

@@ -8,37 +8,54 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "model/fields.h"
+#include "model/mixers/spec.h"
+#include "model/mlp_config.h"
 
 namespace braid {
 
+class MixerTable;
+const MixerTable& built_in_mixers();
+
+enum class NormPlace : uint8_t { kPre, kPost, kNone };  // before mixer and MLP; on what they give (Olmo)
+std::string_view norm_word(NormPlace norm);
 struct LayerConfig {
-  Json mixer;                // "type" and the mixer's own settings, checked by the registry
-  Json mlp;                  // "type" and its settings: swiglu | gelu | moe | none
-  std::string norm = "pre";  // pre: before mixer and MLP; post: on what they give (Olmo); none
+  MixerSpec mixer;
+  MlpConfig mlp;
+  NormPlace norm = NormPlace::kPre;
 };
 
+enum class ParamInit : uint8_t { kFamily, kZeros, kOnes, kIdentity };
 // A parameter that is not as its family has it.
 struct ParamConfig {
-  std::string init = "family";
+  ParamInit init = ParamInit::kFamily;
   int64_t column = 0;
   bool train = true;
 
   template <class V>
   void visit(V& v) {
-    v("init", init, {"family", "zeros", "ones", "identity"}, "what it starts as");
+    v("init", init,
+      {{"family", ParamInit::kFamily},
+       {"zeros", ParamInit::kZeros},
+       {"ones", ParamInit::kOnes},
+       {"identity", ParamInit::kIdentity}},
+      "what it starts as");
     v("column", column, {0, 1 << 20}, "identity: where the ones begin, element (i, column + i)");
     v("train", train, "false: it stays as it starts");
   }
 };
 
+enum class InitScheme : uint8_t { kScaled, kFla };
+
 struct ModelConfig {
   int64_t vocab_size = 256, outputs = 0, d_model = 128, n_layers = 2;
-  double norm_eps = 1e-6, init_std = 0.02, dropout = 0, embedding_dropout = 0;
-  std::string init = "scaled";
+  double norm_eps = 1e-6, init_std = 0.02;
+  Dropout dropout, embedding_dropout;
+  InitScheme init = InitScheme::kScaled;
   bool tie_embeddings = false, zero_centred_norms = false;
   std::vector<LayerConfig> pattern;
   std::map<std::string, ParamConfig> params;  // by name or its beginning
@@ -50,13 +67,13 @@ struct ModelConfig {
     v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
     v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
-    v("init", init, {"scaled", "fla"},
+    v("init", init, {{"scaled", InitScheme::kScaled}, {"fla", InitScheme::kFla}},
       "initial weights: normal; scaled = matrices that write to the residual stream less by sqrt(2 layers), "
       "convolutions uniform; fla = as fla's models: those matrices uniform by their width and less by "
       "sqrt(2 layers), convolutions normal");
     v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
-    v("dropout", dropout, {0, 0.99}, "share of the mixer's and MLP's output dropped in training");
-    v("embedding_dropout", embedding_dropout, {0, 0.99}, "the same of what enters the first layer");
+    v("dropout", dropout, "share of the mixer's and MLP's output dropped in training");
+    v("embedding_dropout", embedding_dropout, "the same of what enters the first layer");
     v("zero_centred_norms", zero_centred_norms,
       "norms multiply with 1 + weight and start at weight 0 (Qwen3-Next)");
     v("tie_embeddings", tie_embeddings, "use the embedding as the output head");
@@ -65,10 +82,15 @@ struct ModelConfig {
   int64_t answers() const { return outputs > 0 ? outputs : vocab_size; }
   const LayerConfig& layer(size_t i) const { return pattern[i % pattern.size()]; }
 };
+bool has_dropout(const ModelConfig& config);  // anywhere
 
-// Every problem is reported, with its place and a fix.
-Result<ModelConfig> parse_config(const Json& json, const std::string& name_for_errors);
-Result<ModelConfig> load_config(const std::string& path);
+// Every problem is reported, with its place and a fix. `mixers`: what layers may name.
+Result<ModelConfig> parse_config(const Json& json, const std::string& name_for_errors,
+                                 const MixerTable& mixers = built_in_mixers());
+Result<ModelConfig> config_from_text(std::string_view json, const std::string& name_for_errors,
+                                     const MixerTable& mixers = built_in_mixers());
+Result<ModelConfig> load_config(const std::string& path, const MixerTable& mixers = built_in_mixers());
+// As it was parsed: settings of mixers and MLPs that were not given are not written.
 Json to_json(const ModelConfig& config);
 
 // Changes one value by its path, e.g. "d_model=64" or "pattern.0.mixer.window=64"; '*' stands for every

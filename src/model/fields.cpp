@@ -1,11 +1,15 @@
 #include "model/fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "io/json.h"
 
 namespace braid {
 namespace {
 
-using Choices = std::vector<std::string>;
+constexpr Range kDropoutRange{0, 0.99};
 
 std::string text(const Json& j) {
   const std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -43,15 +47,22 @@ void FieldReader::operator()(const char* name, bool& value, const char* /*help*/
   value = j->get<bool>();
 }
 
-void FieldReader::operator()(const char* name, std::string& value, const Choices& choices,
-                             const char* /*help*/) {
+void FieldReader::operator()(const char* name, Dropout& value, const char* help) {
+  (*this)(name, value.share, kDropoutRange, help);
+}
+
+int FieldReader::chosen(const char* name, const std::vector<std::string>& words) {
   const Json* j = find(name);
-  if (!j) return;
-  if (!j->is_string()) return problem(name, "is " + text(*j), "give a string");
+  if (!j) return -1;
+  if (!j->is_string()) {
+    problem(name, "is " + text(*j), "give a string");
+    return -1;
+  }
   const std::string s = j->get<std::string>();
-  if (!choices.empty() && std::find(choices.begin(), choices.end(), s) == choices.end())
-    return problem(name, "is '" + s + "'", suggest(s, choices));
-  value = s;
+  const auto at = std::find(words.begin(), words.end(), s);
+  if (at != words.end()) return static_cast<int>(at - words.begin());
+  problem(name, "is '" + s + "'", suggest(s, words));
+  return -1;
 }
 
 void FieldReader::finish() {
@@ -79,12 +90,14 @@ bool FieldReader::in_range(const char* name, double x, Range range, const char* 
   return false;
 }
 
+FieldWriter::FieldWriter(Json& object) : object_(object) {
+  if (object_.is_null()) object_ = Json::object();
+}
 void FieldWriter::operator()(const char* name, int64_t& value, Range, const char*) { object_[name] = value; }
 void FieldWriter::operator()(const char* name, double& value, Range, const char*) { object_[name] = value; }
 void FieldWriter::operator()(const char* name, bool& value, const char*) { object_[name] = value; }
-void FieldWriter::operator()(const char* name, std::string& value, const Choices&, const char*) {
-  object_[name] = value;
-}
+void FieldWriter::operator()(const char* name, Dropout& value, const char*) { object_[name] = value.share; }
+void FieldWriter::word(const char* name, const std::string& value) { object_[name] = value; }
 
 void FieldLister::operator()(const char* name, int64_t& value, Range, const char* help) {
   fields.push_back({name, std::to_string(value), help});
@@ -95,10 +108,14 @@ void FieldLister::operator()(const char* name, double& value, Range, const char*
 void FieldLister::operator()(const char* name, bool& value, const char* help) {
   fields.push_back({name, value ? "true" : "false", help});
 }
-void FieldLister::operator()(const char* name, std::string& value, const Choices& choices, const char* help) {
+void FieldLister::operator()(const char* name, Dropout& value, const char* help) {
+  (*this)(name, value.share, kDropoutRange, help);
+}
+void FieldLister::word(const char* name, const std::string& value, const std::vector<std::string>& words,
+                       const char* help) {
   std::string all;
-  for (const std::string& c : choices) all += (all.empty() ? " (" : " | ") + c;
-  fields.push_back({name, value, help + (all.empty() ? "" : all + ")")});
+  for (const std::string& w : words) all += (all.empty() ? " (" : " | ") + w;
+  fields.push_back({name, value, help + all + ")"});
 }
 
 }  // namespace braid

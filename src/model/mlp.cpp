@@ -1,19 +1,14 @@
 #include "model/mlp.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "autograd/experts.h"
+#include "io/json.h"
 
 namespace braid {
 namespace {
-
-struct DenseConfig {
-  int64_t d_ff = 0;
-  bool bias = false;
-  template <class V>
-  void visit(V& v) {
-    v("d_ff", d_ff, {1, 1e7}, "inner width");
-    v("bias", bias, "biases in all products");
-  }
-};
 
 int bias_of(Declare& declare, bool wanted, const char* name, size_t size) {
   return wanted ? static_cast<int>(declare.vector(name, size, Init::kZeros)) : -1;
@@ -59,24 +54,13 @@ class Gelu : public Mlp {
   int up_bias_, down_bias_;
 };
 
-struct MoeConfig {
-  int64_t experts = 8, top_k = 2, d_ff = 0, shared_d_ff = 0;
-  template <class V>
-  void visit(V& v) {
-    v("experts", experts, {1, 4096}, "number of experts");
-    v("top_k", top_k, {1, 4096}, "experts that a token goes to");
-    v("d_ff", d_ff, {1, 1e7}, "inner width of an expert");
-    v("shared_d_ff", shared_d_ff, {0, 1e7}, "inner width of the expert that sees every token; 0 = d_ff");
-  }
-};
-
 // sum of w_e SwiGLU_e(x) over the chosen experts + sigmoid(g x) SwiGLU_shared(x)
 class Moe : public Mlp {
  public:
   Moe(const MoeConfig& c, const ModelConfig& model, Declare declare)
       : top_k_(c.top_k),
         router_(declare.precise().matrix("gate.weight", c.experts, model.d_model)),
-        shared_({.d_ff = c.shared_d_ff ? c.shared_d_ff : c.d_ff}, model, declare.under("shared_expert")),
+        shared_({.d_ff = c.shared_width()}, model, declare.under("shared_expert")),
         shared_gate_(declare.precise().matrix("shared_expert_gate.weight", 1, model.d_model)) {
     const Declare some = declare.for_share(static_cast<double>(c.top_k) / static_cast<double>(c.experts));
     for (int64_t i = 0; i < c.experts; ++i)
@@ -122,9 +106,28 @@ class Moe : public Mlp {
   std::vector<ExpertWeights> weights_;
 };
 
-void validate_moe(const Json& settings, const std::string& where, std::vector<Problem>& problems) {
+// ---- The table
+
+struct Kind {
+  std::string_view name, summary;
+  MlpConfig::Settings defaults;
+};
+const Kind kKinds[] = {
+    {"swiglu", "W_down (silu(W_gate x) * W_up x)", SwigluConfig()},
+    {"gelu", "W_down gelu(W_up x)", GeluConfig()},
+    {"moe", "mixture of SwiGLU experts, with one that sees every token", MoeConfig()},
+    {"none", "no MLP: the layer is its mixer", NoMlp()},
+};
+
+void parse(DenseConfig& c, const Json& settings, const std::string& where, std::vector<Problem>& problems) {
+  read_fields(c, settings, where, problems);
+  if (c.d_ff == 0 && !settings.contains("d_ff"))
+    problems.push_back({where + ".d_ff", "is missing", "give the inner width"});
+}
+
+void parse(MoeConfig& c, const Json& settings, const std::string& where, std::vector<Problem>& problems) {
   const size_t before = problems.size();
-  const MoeConfig c = parse_fields<MoeConfig>(settings, where, problems);
+  read_fields(c, settings, where, problems);
   if (problems.size() > before) return;
   if (c.d_ff == 0) problems.push_back({where + ".d_ff", "is missing", "give the inner width of an expert"});
   if (c.top_k > c.experts)
@@ -132,92 +135,76 @@ void validate_moe(const Json& settings, const std::string& where, std::vector<Pr
                         fmt::format("give 1 to {}", c.experts)});
 }
 
-template <class M>
-std::unique_ptr<Mlp> make_dense(const Json& settings, const ModelConfig& model, Declare declare) {
-  std::vector<Problem> none;
-  return std::make_unique<M>(parse_fields<DenseConfig>(settings, "", none), model, declare);
+void parse(NoMlp&, const Json& settings, const std::string& where, std::vector<Problem>& problems) {
+  for (const auto& [key, unused] : settings.items())
+    if (key != "type") problems.push_back({where + "." + key, "is not a setting here", "leave it out"});
 }
 
-void validate_dense(const Json& settings, const std::string& where, std::vector<Problem>& problems) {
-  const DenseConfig c = parse_fields<DenseConfig>(settings, where, problems);
-  if (c.d_ff == 0 && !settings.contains("d_ff"))
-    problems.push_back({where + ".d_ff", "is missing", "give the inner width"});
-}
-
-struct Kind {
-  std::string_view name, summary;
-  void (*validate)(const Json& settings, const std::string& where, std::vector<Problem>& problems);
-  std::unique_ptr<Mlp> (*make)(const Json& settings, const ModelConfig& model, Declare declare);
-  std::vector<FieldDoc> (*fields)();
-  Json (*complete)(const Json& settings);
+struct Maker {
+  const ModelConfig& model;
+  Declare& declare;
+  std::unique_ptr<Mlp> operator()(const NoMlp&) const { return nullptr; }
+  std::unique_ptr<Mlp> operator()(const SwigluConfig& c) const {
+    return std::make_unique<Swiglu>(c, model, declare);
+  }
+  std::unique_ptr<Mlp> operator()(const GeluConfig& c) const {
+    return std::make_unique<Gelu>(c, model, declare);
+  }
+  std::unique_ptr<Mlp> operator()(const MoeConfig& c) const {
+    return std::make_unique<Moe>(c, model, declare);
+  }
 };
-
-template <class Config>
-Json complete(const Json& settings) {
-  std::vector<Problem> none;
-  return write_fields(parse_fields<Config>(settings, "", none));
-}
-
-const Kind kKinds[] = {
-    {"swiglu", "W_down (silu(W_gate x) * W_up x)", validate_dense, make_dense<Swiglu>,
-     [] { return list_fields(DenseConfig()); }, complete<DenseConfig>},
-    {"gelu", "W_down gelu(W_up x)", validate_dense, make_dense<Gelu>,
-     [] { return list_fields(DenseConfig()); }, complete<DenseConfig>},
-    {"moe", "mixture of SwiGLU experts, with one that sees every token", validate_moe,
-     [](const Json& settings, const ModelConfig& model, Declare declare) -> std::unique_ptr<Mlp> {
-       std::vector<Problem> none;
-       return std::make_unique<Moe>(parse_fields<MoeConfig>(settings, "", none), model, declare);
-     },
-     [] { return list_fields(MoeConfig()); },
-     [](const Json& settings) {
-       Json all = complete<MoeConfig>(settings);
-       if (all["shared_d_ff"] == 0) all["shared_d_ff"] = all["d_ff"];
-       return all;
-     }},
-    {"none", "no MLP: the layer is its mixer",
-     [](const Json& settings, const std::string& where, std::vector<Problem>& problems) {
-       for (const auto& [key, unused] : settings.items())
-         if (key != "type") problems.push_back({where + "." + key, "is not a setting here", "leave it out"});
-     },
-     [](const Json&, const ModelConfig&, Declare) { return std::unique_ptr<Mlp>(); },
-     [] { return std::vector<FieldDoc>(); }, [](const Json&) { return Json::object(); }},
-};
-
-const Kind* find_kind(const Json& settings) {
-  for (const Kind& k : kKinds)
-    if (settings["type"] == k.name) return &k;
-  return nullptr;
-}
 
 }  // namespace
 
-void validate_mlp(const Json& settings, const std::string& where, std::vector<Problem>& problems) {
+std::optional<MlpConfig> parse_mlp(const Json& settings, const std::string& where,
+                                   std::vector<Problem>& problems) {
   std::vector<std::string> names;
   std::string all;
   for (const Kind& k : kKinds) names.emplace_back(k.name), all += (all.empty() ? "" : ", ") + names.back();
   if (!settings.is_object() || !settings.contains("type") || !settings["type"].is_string()) {
     problems.push_back({where, "has no type", "known: " + all});
-  } else if (const Kind* k = find_kind(settings)) {
-    k->validate(settings, where, problems);
-  } else {
-    const std::string type = settings["type"];
-    problems.push_back({where + ".type", "is '" + type + "'", suggest(type, names)});
+    return {};
   }
+  const std::string type = settings["type"];
+  const Kind* const kind = std::ranges::find(kKinds, type, &Kind::name);
+  if (kind == std::end(kKinds)) {
+    problems.push_back({where + ".type", "is '" + type + "'", suggest(type, names)});
+    return {};
+  }
+  const size_t before = problems.size();
+  MlpConfig::Settings c = kind->defaults;
+  std::visit([&](auto& s) { parse(s, settings, where, problems); }, c);
+  if (problems.size() > before) return {};
+  return MlpConfig(std::move(c), &settings);
 }
 
-Json complete_mlp(const Json& settings) {
-  Json all{{"type", settings["type"]}};
-  all.update(find_kind(settings)->complete(settings));
-  return all;
+MlpConfig::MlpConfig(Settings settings, const Json* written)
+    : settings_(std::move(settings)), written_(written ? std::make_shared<const Json>(*written) : nullptr) {}
+
+std::string_view MlpConfig::type() const {
+  const auto same = [this](const Kind& k) { return k.defaults.index() == settings_.index(); };
+  return std::ranges::find_if(kKinds, same)->name;
 }
 
-std::unique_ptr<Mlp> make_mlp(const Json& settings, const ModelConfig& model, Declare declare) {
-  return find_kind(settings)->make(settings, model, declare);
+Json MlpConfig::complete() const {
+  Settings all = settings_;
+  if (MoeConfig* moe = std::get_if<MoeConfig>(&all)) moe->shared_d_ff = moe->shared_width();
+  Json j{{"type", type()}};
+  std::visit([&](const auto& c) { write_fields(c, j); }, all);
+  return j;
+}
+
+Json MlpConfig::written() const { return written_ ? *written_ : complete(); }
+
+std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model, Declare declare) {
+  return std::visit(Maker{model, declare}, config.settings());
 }
 
 std::vector<MlpDoc> all_mlps() {
   std::vector<MlpDoc> all;
-  for (const Kind& k : kKinds) all.push_back({k.name, k.summary, k.fields()});
+  for (const Kind& k : kKinds)
+    std::visit([&](const auto& c) { all.push_back({k.name, k.summary, list_fields(c)}); }, k.defaults);
   return all;
 }
 

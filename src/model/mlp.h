@@ -2,8 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "model/mixers/mixer.h"
+#include "model/mlp_config.h"
 
 namespace braid {
 
@@ -13,9 +16,8 @@ class Mlp {
   virtual Var forward(Exec& e, Var x, Var residual) const = 0;  // residual + mlp(x)
 };
 
-void validate_mlp(const Json& settings, const std::string& where, std::vector<Problem>& problems);
-Json complete_mlp(const Json& settings);  // type and every setting, defaults filled in
-std::unique_ptr<Mlp> make_mlp(const Json& settings, const ModelConfig& model, Declare declare);  // none: null
+std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model,
+                              Declare declare);  // none: null
 
 // Kinds and their settings, for `braid archs`.
 struct MlpDoc {

@@ -5,9 +5,9 @@
 
 #include "autograd/recompute.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "model/families/families.h"
-#include "model/mixers/registry.h"
 #include "model/row_plan.h"
 #include "model/stored.h"
 #include "model/weights.h"
@@ -17,7 +17,7 @@ namespace {
 
 // What the model's `init` makes of a matrix whose rows have `columns` numbers.
 Init resolved(const Init& init, size_t columns, const ModelConfig& config) {
-  const bool fla = config.init == "fla";
+  const bool fla = config.init == InitScheme::kFla;
   const auto uniform = [](double n) { return Init(Init::kUniform, -1 / std::sqrt(n), 1 / std::sqrt(n)); };
   const auto n = static_cast<double>(columns);
   if (init.kind == Init::kConv) return fla ? Init::kNormal : uniform(n);
@@ -36,26 +36,25 @@ Model::Model(const ModelConfig& config) : config_(config) {
     const Declare here(params_, inits_, "layers." + std::to_string(i) + ".", i);
     Declare norms = here;
     Layer l{};
-    l.norm = lc.norm == "post" ? Layer::kPost : lc.norm == "none" ? Layer::kNone : Layer::kPre;
-    if (l.norm != Layer::kNone) l.mixer_norm = norms.vector("mixer_norm.weight", d, norm_init(config));
-    l.mixer = find_mixer(lc.mixer["type"].get<std::string>())->make(lc.mixer, config, here.under("mixer"));
+    l.norm = lc.norm;
+    if (l.norm != NormPlace::kNone) l.mixer_norm = norms.norm("mixer_norm.weight", d, norm_init(config));
+    l.mixer = lc.mixer.make(config, here.under("mixer"));
     l.mlp = make_mlp(lc.mlp, config, here.under("mlp"));
-    if (l.mlp && l.norm != Layer::kNone) l.mlp_norm = norms.vector("mlp_norm.weight", d, norm_init(config));
-    for (const auto& [name, value] : lc.mixer.items())
-      has_dropout_ |= name.ends_with("dropout") && value.is_number() && value.get<double>() > 0;
+    if (l.mlp && l.norm != NormPlace::kNone) l.mlp_norm = norms.norm("mlp_norm.weight", d, norm_init(config));
     layers_.push_back(std::move(l));
   }
-  has_dropout_ |= config.dropout > 0 || config.embedding_dropout > 0;
-  final_norm_ = root.vector("final_norm.weight", d, norm_init(config));
+  has_dropout_ = has_dropout(config);
+  final_norm_ = root.norm("final_norm.weight", d, norm_init(config));
   head_ = config.tie_embeddings ? embedding_ : root.matrix("head.weight", config.answers(), d);
   for (size_t i = 0; i < params_.all().size(); ++i) {
     inits_[i] = resolved(inits_[i], params_[i].cols(), config);
     for (const auto& [name, settings] : config.params)
       if (params_[i].name.starts_with(name)) {
         if (!settings.train) params_.freeze(i);
-        if (settings.init == "zeros") inits_[i] = Init::kZeros;
-        if (settings.init == "ones") inits_[i] = Init::kOnes;
-        if (settings.init == "identity") inits_[i] = {Init::kIdentity, static_cast<double>(settings.column)};
+        if (settings.init == ParamInit::kZeros) inits_[i] = Init::kZeros;
+        if (settings.init == ParamInit::kOnes) inits_[i] = Init::kOnes;
+        if (settings.init == ParamInit::kIdentity)
+          inits_[i] = {Init::kIdentity, static_cast<double>(settings.column)};
       }
   }
 }
@@ -143,21 +142,21 @@ struct Folder {
   const Family* family;          // null: Braid's own
 };
 
-Result<Folder> open_folder(const std::string& dir) {
+Result<Folder> open_folder(const std::string& dir, const MixerTable& mixers) {
   const std::string path = dir + "/config.json";
   const Result<Json> json = load_config_json(path);
   if (!json) return json.error();
   const Result<const Family*> family = family_of(*json, path);
   if (!family) return family.error();
-  const Result<ModelConfig> config = read_config(*json, path);
+  const Result<ModelConfig> config = read_config(*json, path, nullptr, mixers);
   if (!config) return config.error();
   return Folder{Model::create(*config), *family};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
-  Result<Folder> folder = open_folder(dir);
+Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const MixerTable& mixers) {
+  Result<Folder> folder = open_folder(dir, mixers);
   if (!folder) return folder.error();
   std::unique_ptr<Model> model = std::move(folder->model);
   if (!folder->family) {
@@ -178,8 +177,8 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir) {
 }
 
 Result<std::unique_ptr<Model>> Model::load_stored(const std::string& dir, std::optional<WeightFormat> format,
-                                                  Par par) {
-  Result<Folder> folder = open_folder(dir);
+                                                  Par par, const MixerTable& mixers) {
+  Result<Folder> folder = open_folder(dir, mixers);
   if (!folder) return folder.error();
   std::unique_ptr<Model> model = std::move(folder->model);
   const std::string path = dir + "/model.safetensors";
@@ -366,11 +365,11 @@ Var Model::beside(Exec& e, const Layer& l, size_t norm_weight, Var x, const RowM
                   const Branch& branch) const {
   const NormOptions norm = norm_options(config_);
   const auto p = static_cast<float>(config_.dropout);
-  const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != Layer::kPre;
+  const bool drop = p > 0 && e.dropout_rng() != nullptr, apart = drop || l.norm != NormPlace::kPre;
   const Var in = with_rows(e, x, input_rows);
-  Var y = branch(l.norm == Layer::kPre ? rmsnorm(e, in, norm_weight, norm) : in, apart ? Var{} : x);
+  Var y = branch(l.norm == NormPlace::kPre ? rmsnorm(e, in, norm_weight, norm) : in, apart ? Var{} : x);
   if (!apart) return y;
-  if (l.norm == Layer::kPost) y = rmsnorm(e, y, norm_weight, norm);
+  if (l.norm == NormPlace::kPost) y = rmsnorm(e, y, norm_weight, norm);
   return add(e, x, dropout(e, y, p));
 }
 

@@ -27,11 +27,14 @@ class Model {
   static std::unique_ptr<Model> create(const ModelConfig& config);
 
   // A model folder: config.json and model.safetensors, Braid's own or of a family that it can read.
-  static Result<std::unique_ptr<Model>> load(const std::string& dir);
+  // `mixers`: what its layers may name.
+  static Result<std::unique_ptr<Model>> load(const std::string& dir,
+                                             const MixerTable& mixers = built_in_mixers());
   // For inference alone: matrices stay where and as they are stored, or are brought to a format
   // (model/stored.h). Norms, gates, convolutions and decays are f32 always.
   static Result<std::unique_ptr<Model>> load_stored(const std::string& dir,
-                                                    std::optional<WeightFormat> format = {}, Par par = {});
+                                                    std::optional<WeightFormat> format = {}, Par par = {},
+                                                    const MixerTable& mixers = built_in_mixers());
   Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's
@@ -70,7 +73,7 @@ class Model {
 
  private:
   struct Layer {
-    enum Norm { kPre, kPost, kNone } norm;  // before mixer and MLP, on what they give, or nowhere
+    NormPlace norm;
     size_t mixer_norm, mlp_norm;
     std::unique_ptr<Mixer> mixer;
     std::unique_ptr<Mlp> mlp;  // or null

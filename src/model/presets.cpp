@@ -1,9 +1,12 @@
 #include "model/presets.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
 
+#include "io/json.h"
 #include "model/model.h"
 
 namespace braid {

@@ -1,5 +1,6 @@
 // What holds for every architecture, whatever it is made of. Nothing is listed here: the tests walk the
 // registry.
+#include "io/json.h"
 #include "model/presets.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,10 @@ namespace {
 constexpr int64_t kVocab = 61;
 
 // A tiny model with windows and chunks so short that they matter, weights so large that every path does.
-std::unique_ptr<Model> tiny(const std::string& arch, const std::vector<std::string>& overrides = {}) {
+// `name`: a preset, or "hqlt-sync rule=kda": one with a setting of its mixers.
+std::unique_ptr<Model> tiny(const std::string& name, std::vector<std::string> overrides = {}) {
+  const std::string arch = name.substr(0, name.find(' '));
+  if (arch != name) overrides.push_back("pattern.*.mixer." + name.substr(arch.size() + 1));
   Result<Json> json = preset_config(arch, "tiny", kVocab);
   EXPECT_TRUE(json);
   for (Json& layer : (*json)["pattern"]) {
@@ -176,6 +180,16 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Registry, EveryPreset, testing::ValuesIn(preset_names()), test_name);
 
+// HQLT with the update rules of other mixers.
+std::vector<std::string> hqlt_rules() {
+  std::vector<std::string> all;
+  for (const char* variant : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+    for (const char* rule : {"retnet", "gla", "gated_deltanet", "kda", "gated_deltaproduct"})
+      all.push_back(std::string(variant) + " rule=" + rule);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(HqltRules, EveryPreset, testing::ValuesIn(hqlt_rules()), test_name);
+
 // ---- Identities between architectures.
 
 // Sets every parameter whose name ends in `suffix`.
@@ -254,6 +268,61 @@ TEST(Identity, DeltaProductWithOneIdleStepIsGatedDeltaNet) {
   expect_same(logits(*two), logits(*gdn), "idle second step");
 }
 
+// The names, and where a setting overrides its rule's.
+TEST(Identity, HqltsRuleIsItsSettings) {
+  const auto same = [](const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    const std::unique_ptr<Model> x = tiny("hqlt-sync", a), y = tiny("hqlt-sync", b);
+    ASSERT_EQ(x->params().all().size(), y->params().all().size());
+    for (size_t i = 0; i < x->params().all().size(); ++i) {
+      EXPECT_EQ(x->params()[i].name, y->params()[i].name);
+      EXPECT_EQ(x->params()[i].shape, y->params()[i].shape);
+    }
+    EXPECT_EQ(logits(*x), logits(*y)) << a[0];
+  };
+  const std::string m = "pattern.*.mixer.";
+  same({m + "rule=deltanet"}, {});
+  same({m + "rule=gated_deltanet"}, {m + "decay=token"});
+  same({m + "rule=kda"}, {m + "decay=channel"});
+  same({m + "rule=linear_attention"}, {m + "write=additive"});
+  same({m + "rule=gated_deltaproduct"}, {m + "decay=token", m + "steps=2", m + "negative_eigenvalues=true"});
+  same({m + "steps=1", m + "decay=none", m + "rule=gated_deltaproduct"}, {m + "negative_eigenvalues=true"});
+  for (const auto& [rule, field] : {std::pair{"hgrn2", ".rule: is hgrn2"}, {"gla", ".steps: is above 1"}}) {
+    Json json = *preset_config("hqlt-sync", "tiny", kVocab);
+    json["pattern"][0]["mixer"]["rule"] = rule, json["pattern"][0]["mixer"]["steps"] = 2;
+    const Result<ModelConfig> refused = parse_config(json, "");
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().what.find(field), std::string::npos) << refused.error().what;
+  }
+}
+
+// Two steps of which one writes nothing.
+TEST(Identity, HqltWithOneIdleStepIsHqltWithOne) {
+  for (const char* variant : {"hqlt-sync", "hqlt-delayed-stream", "hqlt-delayed-chunk"})
+    for (const char* conv : {"pattern.*.mixer.conv=0", "pattern.*.mixer.conv=3"}) {
+      const std::vector<std::string> once{conv, "pattern.*.mlp.d_ff=64",
+                                          "pattern.*.mixer.rule=gated_deltaproduct",
+                                          "pattern.*.mixer.steps=1"},
+          twice{once[0], once[1], once[2]};
+      const std::unique_ptr<Model> one = tiny(variant, once), two = tiny(variant, twice);
+      copy_shared(*one, *two);
+      const size_t width = static_cast<size_t>(one->config().d_model);
+      for (size_t i = 0; i < two->params().all().size(); ++i) {
+        const Mat<float> to = two->params().mat(i);
+        const Mat<const float> from = one->params().mat(i);
+        ASSERT_EQ(one->params()[i].name, two->params()[i].name);
+        if (from.rows == to.rows) continue;
+        std::fill_n(to.data, to.count(), 0.0f);                  // a key of zero writes nothing
+        if (two->params()[i].name.ends_with("conv1d.weight")) {  // q, k, further k, v, further v
+          copy<float>(from.row_range(0, 2 * width), to.row_range(0, 2 * width));
+          copy<float>(from.row_range(2 * width, 3 * width), to.row_range(3 * width, 4 * width));
+        } else {
+          copy<float>(from, to.row_range(0, from.rows));
+        }
+      }
+      expect_same(logits(*two), logits(*one), variant + (" " + std::string(conv)));
+    }
+}
+
 TEST(Identity, DeltaFormerThatTakesNothingBackIsTheTransformer) {
   const std::unique_ptr<Model> delta = tiny("deltaformer", {"pattern.*.mixer.strength=zero"}),
                                attention = tiny("transformer");
@@ -272,14 +341,14 @@ TEST(Identity, DelayedStreamWithALongWindowIsAttentionPlusZero) {
   set_all(*other, "b_proj.weight", 1.0f);
   EXPECT_EQ(logits(*stream), logits(*other));
   expect_same(logits(*chunk), logits(*stream), "one chunk");
-  const std::unique_ptr<Model> attention = tiny(
-                                   "transformer",
-                                   {"n_layers=" + std::to_string(stream->config().n_layers),
-                                    "pattern.0.mlp.d_ff=" + stream->config().pattern[0].mlp["d_ff"].dump()}),
-                               plain = tiny("hqlt-delayed-stream",
-                                            {"pattern.*.mixer.mixing=sum", "pattern.*.mixer.window=50",
-                                             "pattern.*.mixer.out_norm=none",
-                                             "pattern.*.mixer.value_feature=identity"});
+  const std::unique_ptr<Model>
+      attention =
+          tiny("transformer", {"n_layers=" + std::to_string(stream->config().n_layers),
+                               "pattern.0.mlp.d_ff=" +
+                                   std::to_string(stream->config().layer(0).mlp.as<SwigluConfig>()->d_ff)}),
+      plain = tiny("hqlt-delayed-stream",
+                   {"pattern.*.mixer.mixing=sum", "pattern.*.mixer.window=50",
+                    "pattern.*.mixer.out_norm=none", "pattern.*.mixer.value_feature=identity"});
   copy_shared(*attention, *plain);
   expect_same(logits(*plain), logits(*attention), "attention");
 }

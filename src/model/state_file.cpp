@@ -1,10 +1,13 @@
 #include "model/state_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>
 
+#include "io/json.h"
 #include "io/safetensors.h"
 
 namespace braid {

@@ -17,7 +17,7 @@ AdamW::AdamW(ParamSet& params, const AdamWOptions& options)
   constexpr size_t kPiece = 16384;
   for (const Param& p : params.all()) {
     if (!p.train) continue;
-    const bool decay = p.decay || (options.decay_norms && p.name.ends_with("norm.weight"));
+    const bool decay = p.decay || (options.decay_norms && p.norm);
     for (size_t at = 0; at < p.count(); at += kPiece)
       pieces_.push_back({p.offset + at, p.offset + std::min(p.count(), at + kPiece), decay});
   }

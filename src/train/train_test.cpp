@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "io/json.h"
 #include "autograd/exact.h"
 #include "data/text.h"
 #include "io/file.h"
@@ -22,10 +23,11 @@ namespace braid {
 namespace {
 
 std::unique_ptr<Model> make(const std::vector<std::string>& overrides, int64_t vocab = 17,
-                            const std::string& arch = "transformer") {
+                            const std::string& arch = "transformer",
+                            const MixerTable& mixers = built_in_mixers()) {
   Result<Json> json = preset_config(arch, "tiny", vocab);
   for (const std::string& o : overrides) EXPECT_TRUE(apply_override(*json, o)) << o;
-  const Result<ModelConfig> config = parse_config(*json, "test");
+  const Result<ModelConfig> config = parse_config(*json, "test", mixers);
   EXPECT_TRUE(config);
   std::unique_ptr<Model> model = Model::create(*config);
   model->init(5);
@@ -156,9 +158,10 @@ class Outside : public Mixer {
 };
 
 TEST(Gradient, FlowsThroughAMixerAndAnOpFromOutside) {
-  const Status added = register_mixer(mixer_entry<Outside>("outside", "of the test"));
+  MixerTable mixers;
+  const Status added = mixers.add(mixer_entry<Outside>("outside", "of the test"));
   ASSERT_TRUE(added) << added.error().what;
-  expect_exact(*make({"pattern.*.mixer={\"type\":\"outside\"}"}), "outside");
+  expect_exact(*make({"pattern.*.mixer={\"type\":\"outside\"}"}, 17, "transformer", mixers), "outside");
 }
 
 // The switches of the Gated DeltaNet ablation, and what no preset uses.
@@ -177,10 +180,13 @@ TEST(Gradient, IsExactForEverySwitchOfTheFastWeights) {
     for (const std::vector<std::string>& variant :
          {std::vector<std::string>{"pattern.*.mixer.mixing=sum", "pattern.*.mixer.rope_theta=0"},
           {"pattern.*.mixer.mixing=scalar", "pattern.*.mixer.conv=3", "pattern.*.mixer.gate=silu",
-           "pattern.*.mixer.decay=token"}}) {
+           "pattern.*.mixer.decay=token"},
+          {"pattern.*.mixer.rule=gated_deltanet"},
+          {"pattern.*.mixer.rule=gated_deltaproduct", "pattern.*.mixer.conv=3"},
+          {"pattern.*.mixer.rule=gated_deltaproduct", "pattern.*.mixer.steps=3"}}) {
       std::vector<std::string> all = variant;
       all.emplace_back("pattern.*.mixer.window=3");
-      expect_exact(*make(small(arch, all), 17, arch), arch + (" " + variant[0]));
+      expect_exact(*make(small(arch, all), 17, arch), arch + (" " + variant.back()));
     }
   expect_exact(*make(small("mamba2", {"pattern.*.mixer.groups=2"}), 17, "mamba2"), "mamba2 groups");
   expect_exact(

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "io/json.h"
 #include "base/interrupt.h"
 #include "data/source.h"
 #include "lab/theory.h"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "io/json.h"
 #include "base/interrupt.h"
 #include "lab/theory.h"
 #include "model/presets.h"

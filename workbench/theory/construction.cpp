@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "io/json.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 #include "kernels/l2norm/l2norm_ref.h"
 

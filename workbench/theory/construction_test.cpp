@@ -1,3 +1,4 @@
+#include "io/json.h"
 #include "theory/construction.h"
 
 #include <gtest/gtest.h>

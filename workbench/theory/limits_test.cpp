@@ -1,6 +1,7 @@
 // Why the pure kinds fail, and the swaps of DeltaFormer.
 #include <gtest/gtest.h>
 
+#include "io/json.h"
 #include "tasks/keys.h"
 #include "tasks/pcr.h"
 #include "theory/collision.h"

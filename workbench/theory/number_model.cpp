@@ -15,7 +15,8 @@
 #include "kernels/rope/rope_ref.h"
 #include "kernels/short_conv/short_conv_ref.h"
 #include "kernels/swiglu/swiglu_ref.h"
-#include "model/mixers/registry.h"
+#include "model/mixers/attention.h"
+#include "model/mixers/fast_weight.h"
 
 namespace braid {
 namespace {
@@ -77,32 +78,53 @@ void rms_norm(const Row<T>& w, T eps, T offset, size_t groups, Row<T>& x) {
                         offset);
 }
 
-// ---- Fast weights
-
-Map feature_map(const std::string& name) {
-  return name == "silu"   ? Map::kSilu
-         : name == "relu" ? Map::kRelu
-         : name == "elu1" ? Map::kElu1
-                          : Map::kIdentity;
+// A causal convolution of q, k and v, side by side; `tail` is what the next token needs of those before it.
+template <class T>
+void convolve(const Matrix<T>& taps, bool silu, Row<T>& q, Row<T>& k, Row<T>& v, std::vector<T>& tail) {
+  Row<T> all = q;
+  all.insert(all.end(), k.begin(), k.end()), all.insert(all.end(), v.begin(), v.end());
+  if (tail.empty()) tail.assign(all.size() * (taps.cols - 1), T(0));
+  const Row<T> in = all;
+  const std::vector<T> before = tail;
+  ref::short_conv_fwd<T>({1, all.size(), taps.cols, silu}, in.data(), taps.data.data(), before.data(),
+                         all.data(), tail.data());
+  std::copy_n(all.begin(), q.size(), q.begin());
+  std::copy_n(all.begin() + static_cast<ptrdiff_t>(q.size()), k.size(), k.begin());
+  std::copy_n(all.end() - static_cast<ptrdiff_t>(v.size()), v.size(), v.begin());
 }
+
+// Notes the settings that are not what the references here compute.
+class Unknown {
+ public:
+  Unknown(std::string where, std::vector<Problem>& out) : where_(std::move(where)), out_(out) {}
+  void operator()(bool other, const char* name, const std::string& value) {
+    if (other) out_.push_back({where_ + "." + name, "is " + value, "the theory's models do without"});
+  }
+
+ private:
+  std::string where_;
+  std::vector<Problem>& out_;
+};
+
+// ---- Fast weights
 
 template <class T>
 class FastLayer final : public NumberLayer<T> {
  public:
-  FastLayer(const Json& c, const Weights<T>& w, const std::string& at)
-      : heads_(c["heads"]),
-        key_heads_(c["key_heads"]),
-        dk_(c["head_dim"]),
-        dv_(c["value_dim"]),
-        conv_(c["conv"]),
-        decays_(c["decay"] == "token"),
-        l2_(c["feature_norm"] == "l2"),
-        normed_(c["out_norm"] == "head"),
-        gate_(c["gate"]),
-        feature_(feature_map(c["feature"])),
-        value_feature_(feature_map(c["value_feature"])),
-        beta_max_(c["negative_eigenvalues"].get<bool>() ? 2 : 1),
-        eps_(c["out_eps"].get<double>()),
+  FastLayer(const FastWeightConfig& c, const Weights<T>& w, const std::string& at)
+      : heads_(static_cast<size_t>(c.heads)),
+        key_heads_(static_cast<size_t>(c.key_heads)),
+        dk_(static_cast<size_t>(c.head_dim)),
+        dv_(static_cast<size_t>(c.value_dim)),
+        conv_(c.conv > 0),
+        decays_(c.rule.decay == RuleDecay::kToken),
+        l2_(c.features.feature_norm == FeatureNorm::kL2),
+        normed_(c.output.out_norm == OutNorm::kHead),
+        gate_(c.output.gate),
+        feature_(c.features.feature),
+        value_feature_(c.features.value_feature),
+        beta_max_(c.rule.negative_eigenvalues ? 2 : 1),
+        eps_(c.output.out_eps),
         q_(w(at + "q_proj.weight")),
         k_(w(at + "k_proj.weight")),
         v_(w(at + "v_proj.weight")),
@@ -111,24 +133,26 @@ class FastLayer final : public NumberLayer<T> {
     if (conv_) taps_ = w(at + "conv1d.weight");
     if (decays_) a_ = w(at + "a_proj.weight"), a_log_ = w(at + "A_log").data, dt_ = w(at + "dt_bias").data;
     if (normed_) norm_ = w(at + "o_norm.weight").data;
-    if (gate_ != "none") g_ = w(at + "g_proj.weight");
+    if (gate_ != OutGate::kNone) g_ = w(at + "g_proj.weight");
   }
 
-  static void problems(const Json& c, const std::string& where, std::vector<Problem>& out) {
-    const auto only = [&](const char* name, std::initializer_list<Json> known) {
-      for (const Json& k : known)
-        if (c[name] == k) return;
-      out.push_back({where + "." + name, "is " + c[name].dump(), "the theory's models do without"});
-    };
-    only("write", {"delta"}), only("decay", {"none", "token"}), only("steps", {1}), only("rope_theta", {0.0});
-    only("normalise", {false}), only("feature_norm", {"l2", "none"}), only("out_norm", {"head", "none"});
-    only("gate_rank", {0});
+  static void problems(const FastWeightConfig& c, const std::string& where, std::vector<Problem>& out) {
+    Unknown unknown(where, out);
+    unknown(c.rule.write != FastWeightWrite::kDelta, "write", "additive");
+    unknown(c.rule.decay != RuleDecay::kNone && c.rule.decay != RuleDecay::kToken, "decay",
+            rule_decays().word(c.rule.decay));
+    unknown(c.rule.steps != 1, "steps", std::to_string(c.rule.steps));
+    unknown(c.rope_theta != 0, "rope_theta", fmt::format("{}", c.rope_theta));
+    unknown(c.normalise, "normalise", "true");
+    unknown(c.features.feature_norm == FeatureNorm::kL1, "feature_norm", "l1");
+    unknown(c.output.out_norm == OutNorm::kFull, "out_norm", "full");
+    unknown(c.output.gate_rank != 0, "gate_rank", std::to_string(c.output.gate_rank));
   }
 
   Row<T> mix(const Row<T>& x, int64_t, Memories<T>& m) const override {
     Row<T> q = q_(x), k = k_(x), v = v_(x);
     const bool fused = conv_ && feature_ == Map::kSilu && value_feature_ == Map::kSilu;
-    if (conv_) convolve(q, k, v, fused, m);
+    if (conv_) convolve(taps_, fused, q, k, v, m.conv);
     if (!fused) {
       for (T& e : q) e = ref::map(feature_, e);
       for (T& e : k) e = ref::map(feature_, e);
@@ -160,18 +184,6 @@ class FastLayer final : public NumberLayer<T> {
   }
 
  private:
-  void convolve(Row<T>& q, Row<T>& k, Row<T>& v, bool silu, Memories<T>& m) const {
-    Row<T> all = q;
-    all.insert(all.end(), k.begin(), k.end()), all.insert(all.end(), v.begin(), v.end());
-    if (m.conv.empty()) m.conv.assign(all.size() * (conv_ - 1), T(0));
-    const Row<T> in = all;
-    const std::vector<T> before = m.conv;
-    ref::short_conv_fwd<T>({1, all.size(), conv_, silu}, in.data(), taps_.data.data(), before.data(),
-                           all.data(), m.conv.data());
-    std::copy_n(all.begin(), q.size(), q.begin());
-    std::copy_n(all.begin() + static_cast<ptrdiff_t>(q.size()), k.size(), k.begin());
-    std::copy_n(all.end() - static_cast<ptrdiff_t>(v.size()), v.size(), v.begin());
-  }
   void l2_norm(Row<T>& x) const {
     const Row<T> before = x;
     for (size_t h = 0; h < key_heads_; ++h)
@@ -179,22 +191,23 @@ class FastLayer final : public NumberLayer<T> {
   }
   Row<T> finish(const Row<T>& x, const Row<T>& o) const {
     Row<T> y = o, z;
-    if (gate_ != "none") z = g_(x);
+    if (gate_ != OutGate::kNone) z = g_(x);
     if (normed_) {
-      const ref::RmsNormGating f{.gate = gate_ == "silu" ? RmsNormGate::kSilu : RmsNormGate::kSigmoid};
+      const ref::RmsNormGating f{.gate =
+                                     gate_ == OutGate::kSilu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid};
       for (size_t h = 0; h < heads_; ++h)
         ref::rmsnorm_fwd<T>(&o[h * dv_], norm_.data(), z.empty() ? nullptr : &z[h * dv_], &y[h * dv_],
                             nullptr, dv_, eps_, T(0), f);
     } else if (!z.empty()) {
-      ref::swiglu_fwd<T>(gate_ == "silu" ? Gate::kSilu : Gate::kSigmoid, z.data(), o.data(), y.data(),
+      ref::swiglu_fwd<T>(gate_ == OutGate::kSilu ? Gate::kSilu : Gate::kSigmoid, z.data(), o.data(), y.data(),
                          y.size());
     }
     return y;
   }
 
-  size_t heads_, key_heads_, dk_, dv_, conv_;
-  bool decays_, l2_, normed_;
-  std::string gate_;
+  size_t heads_, key_heads_, dk_, dv_;
+  bool conv_, decays_, l2_, normed_;
+  OutGate gate_;
   Map feature_, value_feature_;
   T beta_max_, eps_;
   Matrix<T> q_, k_, v_, b_, o_, a_, g_, taps_;
@@ -210,36 +223,43 @@ constexpr bool kAlwaysFinite = !std::is_floating_point_v<T>;
 template <class T>
 class AttentionLayer final : public NumberLayer<T> {
  public:
-  AttentionLayer(const Json& c, const ModelConfig& model, const Weights<T>& w, const std::string& at)
-      : heads_(c["heads"]),
-        kv_heads_(c["kv_heads"]),
-        dk_(c["head_dim"]),
-        rot_(c["rotary_dim"]),
-        theta_(c["rope_theta"]),
-        gated_(c["gate"] == "sigmoid"),
-        dims_{heads_, kv_heads_, dk_, dk_, c["window"], T(1.0 / std::sqrt(static_cast<double>(dk_)))},
-        eps_(c["qk_eps"].get<double>()),
+  AttentionLayer(const AttentionConfig& c, const ModelConfig& model, const Weights<T>& w,
+                 const std::string& at)
+      : heads_(static_cast<size_t>(c.heads)),
+        kv_heads_(static_cast<size_t>(c.kv_heads)),
+        dk_(static_cast<size_t>(c.head_dim)),
+        rot_(static_cast<size_t>(c.rotary_dim)),
+        theta_(c.rope_theta),
+        conv_(c.conv > 0),
+        gated_(c.gate == AttentionGate::kSigmoid),
+        dims_{heads_,
+              kv_heads_,
+              dk_,
+              dk_,
+              static_cast<size_t>(c.window),
+              T(1.0 / std::sqrt(static_cast<double>(dk_)))},
+        eps_(c.qk_eps),
         offset_(model.zero_centred_norms ? 1 : 0),
         q_(w(at + "q_proj.weight")),
         k_(w(at + "k_proj.weight")),
         v_(w(at + "v_proj.weight")),
         o_(w(at + "o_proj.weight")) {
+    if (conv_) taps_ = w(at + "conv1d.weight");
     if (gated_) g_ = w(at + "g_proj.weight");
-    if (c["qk_norm"] == "head")
+    if (c.qk_norm == QkNorm::kHead)
       q_norm_ = w(at + "q_norm.weight").data, k_norm_ = w(at + "k_norm.weight").data;
   }
 
-  static void problems(const Json& c, const std::string& where, std::vector<Problem>& out) {
-    const auto not_here = [&](const char* name) {
-      out.push_back({where + "." + name, "is " + c[name].dump(), "the theory's models do without"});
-    };
-    if (c["bias"] != "none") not_here("bias");
-    if (c["qk_norm"] == "full") not_here("qk_norm");
-    if (c["rope_scaling"] != "none") not_here("rope_scaling");
+  static void problems(const AttentionConfig& c, const std::string& where, std::vector<Problem>& out) {
+    Unknown unknown(where, out);
+    unknown(c.bias != AttentionBias::kNone, "bias", attention_biases().word(c.bias));
+    unknown(c.qk_norm == QkNorm::kFull, "qk_norm", "full");
+    unknown(c.scaling.scaling != RopeKind::kNone, "rope_scaling", rope_kinds().word(c.scaling.scaling));
   }
 
   Row<T> mix(const Row<T>& x, int64_t position, Memories<T>& m) const override {
     Row<T> q = q_(x), k = k_(x), v = v_(x), z;
+    if (conv_) convolve(taps_, /*silu=*/false, q, k, v, m.conv);
     if (!q_norm_.empty())
       rms_norm(q_norm_, eps_, offset_, heads_, q), rms_norm(k_norm_, eps_, offset_, kv_heads_, k);
     if (theta_ > 0) rotate(position, heads_, q), rotate(position, kv_heads_, k);
@@ -293,10 +313,10 @@ class AttentionLayer final : public NumberLayer<T> {
 
   size_t heads_, kv_heads_, dk_, rot_;
   double theta_;
-  bool gated_;
+  bool conv_, gated_;
   ref::AttentionDims<T> dims_;
   T eps_, offset_;
-  Matrix<T> q_, k_, v_, o_, g_;
+  Matrix<T> q_, k_, v_, o_, g_, taps_;
   Row<T> q_norm_, k_norm_;
 };
 
@@ -304,7 +324,7 @@ class AttentionLayer final : public NumberLayer<T> {
 
 template <class T>
 struct Block {
-  std::string norm;
+  NormPlace norm;
   Row<T> mixer_norm, mlp_norm;
   std::unique_ptr<NumberLayer<T>> mixer;
   Matrix<T> gate, up, down;  // SwiGLU, or empty
@@ -371,9 +391,9 @@ class Run final : public NumberRun {
   template <class F>
   void beside(const Block<T>& b, const Row<T>& norm, const F& branch) {
     Row<T> x = x_;
-    if (b.norm == "pre") rms_norm(norm, stack_->eps, stack_->offset, 1, x);
+    if (b.norm == NormPlace::kPre) rms_norm(norm, stack_->eps, stack_->offset, 1, x);
     Row<T> y = branch(x);
-    if (b.norm == "post") rms_norm(norm, stack_->eps, stack_->offset, 1, y);
+    if (b.norm == NormPlace::kPost) rms_norm(norm, stack_->eps, stack_->offset, 1, y);
     for (size_t i = 0; i < y.size(); ++i) x_[i] += y[i];
   }
 
@@ -397,19 +417,18 @@ class Made final : public NumberModel {
     s->final_norm = w("final_norm.weight").data;
     for (int64_t i = 0; i < c.n_layers; ++i) {
       const LayerConfig& l = c.layer(static_cast<size_t>(i));
-      const std::string at = fmt::format("layers.{}.", i), type = l.mixer["type"];
-      const Json settings = find_mixer(type)->complete(l.mixer, c);
+      const std::string at = fmt::format("layers.{}.", i);
       Block<T> b;
       b.norm = l.norm;
-      if (l.norm != "none") b.mixer_norm = w(at + "mixer_norm.weight").data;
-      if (type == "attention")
-        b.mixer = std::make_unique<AttentionLayer<T>>(settings, c, w, at + "mixer.");
+      if (l.norm != NormPlace::kNone) b.mixer_norm = w(at + "mixer_norm.weight").data;
+      if (const std::optional<AttentionConfig> attention = l.mixer.settings<AttentionConfig>(c))
+        b.mixer = std::make_unique<AttentionLayer<T>>(*attention, c, w, at + "mixer.");
       else
-        b.mixer = std::make_unique<FastLayer<T>>(settings, w, at + "mixer.");
-      if (l.mlp["type"] == "swiglu") {
+        b.mixer = std::make_unique<FastLayer<T>>(*l.mixer.settings<FastWeightConfig>(c), w, at + "mixer.");
+      if (l.mlp.as<SwigluConfig>()) {
         b.gate = w(at + "mlp.gate_proj.weight"), b.up = w(at + "mlp.up_proj.weight");
         b.down = w(at + "mlp.down_proj.weight");
-        if (l.norm != "none") b.mlp_norm = w(at + "mlp_norm.weight").data;
+        if (l.norm != NormPlace::kNone) b.mlp_norm = w(at + "mlp_norm.weight").data;
       }
       s->blocks.push_back(std::move(b));
     }
@@ -425,16 +444,18 @@ std::vector<Problem> not_covered(const ModelConfig& c) {
   std::vector<Problem> out;
   for (size_t i = 0; i < c.pattern.size(); ++i) {
     const LayerConfig& l = c.pattern[i];
-    const std::string where = fmt::format("pattern[{}]", i), type = l.mixer["type"];
-    if (type == "attention")
-      AttentionLayer<double>::problems(find_mixer(type)->complete(l.mixer, c), where + ".mixer", out);
-    else if (type == "gated_deltanet" || type == "deltanet")
-      FastLayer<double>::problems(find_mixer(type)->complete(l.mixer, c), where + ".mixer", out);
+    const std::string where = fmt::format("pattern[{}]", i);
+    if (const std::optional<AttentionConfig> attention = l.mixer.settings<AttentionConfig>(c))
+      AttentionLayer<double>::problems(*attention, where + ".mixer", out);
+    else if (const std::optional<FastWeightConfig> fast = l.mixer.settings<FastWeightConfig>(c))
+      FastLayer<double>::problems(*fast, where + ".mixer", out);
     else
-      out.push_back({where + ".mixer.type", "is " + type, "use attention, deltanet or gated_deltanet"});
-    const bool biased = l.mlp.value("bias", false);
-    if ((l.mlp["type"] != "swiglu" && l.mlp["type"] != "none") || biased)
-      out.push_back({where + ".mlp", "is " + l.mlp.dump(), "use swiglu without biases, or none"});
+      out.push_back(
+          {where + ".mixer.type", "is " + l.mixer.type(), "use attention, deltanet or gated_deltanet"});
+    const SwigluConfig* const swiglu = l.mlp.as<SwigluConfig>();
+    if (!l.mlp.as<NoMlp>() && (!swiglu || swiglu->bias))
+      out.push_back({where + ".mlp", fmt::format("is {}{}", l.mlp.type(), swiglu ? " with biases" : ""),
+                     "use swiglu without biases, or none"});
   }
   return out;
 }

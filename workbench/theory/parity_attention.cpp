@@ -3,6 +3,7 @@
 #include <bit>
 #include <map>
 
+#include "io/json.h"
 #include "base/rng.h"
 #include "kernels/attention/attention_ref.h"
 

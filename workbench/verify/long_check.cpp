@@ -1,5 +1,7 @@
 #include "verify/long_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -68,7 +70,7 @@ Result<std::vector<LongRow>> check_long(Model& model, ThreadPool& pool, size_t c
   // An expert that gets few rows of a pass takes another product for them.
   bool experts = false;
   for (int64_t i = 0; i < model.config().n_layers; ++i)
-    experts = experts || model.config().layer(i).mlp["type"] == "moe";
+    experts = experts || model.config().layer(i).mlp.as<MoeConfig>();
   struct Way {
     std::string what;
     std::vector<size_t> passes;

@@ -1,5 +1,7 @@
 #include "verify/state_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace braid {

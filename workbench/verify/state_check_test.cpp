@@ -1,4 +1,5 @@
 // Every architecture and every mixer that is registered.
+#include "io/json.h"
 #include "verify/state_check.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,9 @@ TEST(States, HoldTheirPromisesInOtherSettings) {
          {"pattern.*.mixer.heads=1", "pattern.*.mixer.head_dim=128", "pattern.*.mixer.value_dim=128"}),
       of("gated-deltanet", {"pattern.*.mixer.heads=2", "pattern.*.mixer.head_dim=24",
                             "pattern.*.mixer.value_dim=40", "pattern.*.mixer.conv=0"}),
-      of("gated-deltaproduct", {"pattern.*.mixer.steps=3"})};
+      of("gated-deltaproduct", {"pattern.*.mixer.steps=3"}),
+      of("hqlt-delayed-stream", {"pattern.*.mixer.rule=gated_deltaproduct", "pattern.*.mixer.window=9"}),
+      of("hqlt-delayed-chunk", {"pattern.*.mixer.rule=gated_deltaproduct", "pattern.*.mixer.window=9"})};
   for (const auto& m : models) expect_all(*m, to_json(m->config())["pattern"][0]["mixer"].dump());
 }
 

@@ -1,11 +1,14 @@
 #include "model/families/convert.h"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
 #include <map>
 
+#include "io/json.h"
 #include "io/file.h"
 #include "model/families/llama2c.h"
 #include "model/stored.h"
@@ -133,13 +136,6 @@ std::vector<Outgoing> outgoing_params(const std::vector<Assembled>& tensors, con
   return all;
 }
 
-bool has_dropout(const Json& config) {
-  bool found = false;
-  for (const auto& [key, value] : config.items())
-    found |= value.is_structured() ? has_dropout(value) : key.ends_with("dropout") && value != 0;
-  return found;
-}
-
 // May `out` be made, or replaced? Only a model's folder is ever replaced.
 Status check_out(const Conversion& c) {
   if (c.check_only) return {};
@@ -247,12 +243,12 @@ Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const H
   if (const std::vector<Problem> problems = model.param_problems(*file); !problems.empty())
     return to_error(path + " does not fit its config", problems);
   Converted result{.family = std::string(config.family->model_type)};
-  if (has_dropout(to_json(model.config())))
+  if (has_dropout(model.config()))
     result.notes.emplace_back("dropout is a setting of training and is not written");
   if (const char* note = config.family->write_note ? config.family->write_note(model.config()) : nullptr)
     result.notes.emplace_back(note);
   const std::vector<Assembled> tensors = assemble_hf(*config.family, model, *file);
-  return write_folder(c, outgoing(tensors, c.format), config.json, true, std::move(result));
+  return write_folder(c, outgoing(tensors, c.format), *config.json, true, std::move(result));
 }
 
 Result<Converted> convert_to_braid(const Conversion& c, const Model& model, const Family& family) {
@@ -366,7 +362,7 @@ Result<Converted> convert_random(const Conversion& c, const RandomShape& shape, 
     };
     all.emplace_back(t.name, DType::kBF16, t.shape, put);
   }
-  return write_folder(c, all, hf->json, true, {.family = std::string(hf->family->model_type)});
+  return write_folder(c, all, *hf->json, true, {.family = std::string(hf->family->model_type)});
 }
 
 }  // namespace braid

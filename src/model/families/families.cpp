@@ -1,11 +1,14 @@
 #include "model/families/families.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <map>
 #include <set>
 
 #include "base/nearest.h"
 #include "io/file.h"
+#include "model/families/shared.h"
 #include "model/weights.h"
 
 namespace braid {
@@ -102,12 +105,14 @@ Result<ModelConfig> read_family(const Family& family, const Json& json, const st
     around.finish();
   }
   HfConfig hf(text, wrapped ? "text_config" : "", problems, ignored);
-  ModelConfig c = family.read(hf);
+  Translated c = family.read(hf);
   hf.finish();
   if (!problems.empty())
     return to_error(fmt::format("{}: Braid cannot express this {}", name, family.architecture), problems);
-  c.pattern = repeating(std::move(c.pattern));
-  return parse_config(to_json(c), name + " in Braid's words");
+  Json words = to_json(c);
+  for (const LayerWords& l : repeating(std::move(c.layers)))
+    words["pattern"].push_back({{"mixer", l.mixer}, {"mlp", l.mlp}, {"norm", l.norm}});
+  return parse_config(words, name + " in Braid's words");
 }
 
 std::string plain(const Json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
@@ -130,23 +135,25 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
   compare("zero_centred_norms", ours.zero_centred_norms, theirs.zero_centred_norms);
   if (!problems.empty() && ours.n_layers != theirs.n_layers) return problems;
   const auto compare_all = [&](const std::string& where, const Json& a, const Json& b) {
-    for (const auto& [key, value] : a.items())
-      if (!key.ends_with("dropout")) compare(where + "." + key, value, b[key]);  // only in training
+    for (const auto& [key, value] : a.items()) compare(where + "." + key, value, b[key]);
+  };
+  const auto complete = [](const LayerConfig& l, const ModelConfig& c) {
+    return l.mixer.without_dropout().complete(c);  // which acts in training alone
   };
   for (int64_t i = 0; i < ours.n_layers; ++i) {
     const LayerConfig &a = ours.layer(i), &b = theirs.layer(i);
     const std::string where = fmt::format("pattern[{}]", i % ours.pattern.size());
-    compare(where + ".norm", a.norm, b.norm);
+    compare(where + ".norm", norm_word(a.norm), norm_word(b.norm));
     // The fast-weight mixers are one mixer with other defaults.
     const MixerKind kind = mixer_kind(a);
-    if (kind != mixer_kind(b) || (kind != MixerKind::kFastWeight && a.mixer["type"] != b.mixer["type"]))
-      compare(where + ".mixer.type", a.mixer["type"], b.mixer["type"]);
+    if (kind != mixer_kind(b) || (kind != MixerKind::kFastWeight && a.mixer.type() != b.mixer.type()))
+      compare(where + ".mixer.type", a.mixer.type(), b.mixer.type());
     else
-      compare_all(where + ".mixer", complete_mixer(a, ours), complete_mixer(b, theirs));
-    if (a.mlp["type"] != b.mlp["type"])
-      compare(where + ".mlp.type", a.mlp["type"], b.mlp["type"]);
+      compare_all(where + ".mixer", complete(a, ours), complete(b, theirs));
+    if (a.mlp.type() != b.mlp.type())
+      compare(where + ".mlp.type", a.mlp.type(), b.mlp.type());
     else
-      compare_all(where + ".mlp", complete_mlp(a.mlp), complete_mlp(b.mlp));
+      compare_all(where + ".mlp", a.mlp.complete(), b.mlp.complete());
   }
   return problems;
 }
@@ -163,11 +170,11 @@ size_t distance(const std::vector<Problem>& problems) {
 
 }  // namespace
 
-Result<ModelConfig> read_config(const Json& json, const std::string& name,
-                                std::vector<std::string>* ignored) {
+Result<ModelConfig> read_config(const Json& json, const std::string& name, std::vector<std::string>* ignored,
+                                const MixerTable& mixers) {
   const Result<const Family*> family = family_of(json, name);
   if (!family) return family.error();
-  return *family ? read_family(**family, json, name, ignored) : parse_config(json, name);
+  return *family ? read_family(**family, json, name, ignored) : parse_config(json, name, mixers);
 }
 
 Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& family_name) {
@@ -182,7 +189,7 @@ Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& fam
     const Result<ModelConfig> back = read_family(f, json, std::string(f.model_type), nullptr);
     std::vector<Problem> here = back ? differences(config, *back, f.architecture)
                                      : std::vector<Problem>{{"config", back.error().what, ""}};
-    if (here.empty()) return HfConfigFile{&f, json};
+    if (here.empty()) return HfConfigFile{&f, std::make_shared<const Json>(json)};
     if (!nearest || distance(here) < distance(problems)) nearest = &f, problems = std::move(here);
   }
   return to_error(fmt::format("this model cannot be written as {}{}", nearest->architecture,

@@ -20,11 +20,12 @@ Result<const Family*> family_of(const Json& json, const std::string& name_for_er
 // Any config.json as Braid's config. Every field that Braid cannot express is in the error; keys without
 // effect are in `ignored`.
 Result<ModelConfig> read_config(const Json& json, const std::string& name_for_errors,
-                                std::vector<std::string>* ignored = nullptr);
+                                std::vector<std::string>* ignored = nullptr,
+                                const MixerTable& mixers = built_in_mixers());
 
 struct HfConfigFile {
   const Family* family;
-  Json json;
+  std::shared_ptr<const Json> json;
 };
 // The config.json of the first family that computes the same, or of the named one. What no family can
 // express is an error: of the named or nearest one, setting by setting.

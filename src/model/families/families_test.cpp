@@ -1,4 +1,5 @@
 // Every family: there and back bit for bit, each way of storing, and every kind of misfit told.
+#include "io/json.h"
 #include "model/families/families.h"
 
 #include <gtest/gtest.h>
@@ -139,7 +140,7 @@ TEST(Families, ThereAndBackIsTheSameBitForBit) {
     // And the config means the same: it gives the same config.json once more.
     const Result<HfConfigFile> second = hf_config((*direct)->config(), c.as);
     ASSERT_TRUE(second) << second.error().what;
-    EXPECT_EQ(second->json, hf->json) << name_of(c);
+    EXPECT_EQ(*second->json, *hf->json) << name_of(c);
   }
 }
 
@@ -174,7 +175,7 @@ TEST(Families, EveryWayOfStoringIsRead) {
         }
       for (size_t i = 0; i < tensors.size(); ++i) tensors[i].view.data = numbers[i].data();
       ASSERT_TRUE(write_safetensors(dir / "m/model.safetensors", tensors));
-      ASSERT_TRUE(save_json(dir / "m/config.json", hf->json));
+      ASSERT_TRUE(save_json(dir / "m/config.json", *hf->json));
       const Result<std::unique_ptr<Model>> read = Model::load(dir / "m");
       ASSERT_TRUE(read) << name_of(c) << ", way " << k << ": " << read.error().what;
       EXPECT_TRUE(same_bits(*model, **read)) << name_of(c) << ", way " << k;
@@ -253,13 +254,13 @@ TEST(Families, SizesOfReleasedModelsAreTheirFamilies) {
     ASSERT_TRUE(hf) << arch << ": " << hf.error().what;
     EXPECT_EQ(hf->family->model_type, family);
   }
-  const Json olmo = hf_config(config_of({"olmo-hybrid", ""}, "7B"), "")->json;
+  const Json olmo = *hf_config(config_of({"olmo-hybrid", ""}, "7B"), "")->json;
   EXPECT_TRUE(olmo["rope_parameters"]["rope_theta"].is_null());
   // What the class's defaults say is the released model, so nothing else needs to be there.
   const Result<ModelConfig> defaults = read_config(
       {{"model_type", "olmo_hybrid"}, {"rope_parameters", {{"rope_theta", nullptr}}}}, "defaults");
   ASSERT_TRUE(defaults) << defaults.error().what;
-  EXPECT_EQ(hf_config(*defaults, "")->json, olmo);
+  EXPECT_EQ(*hf_config(*defaults, "")->json, olmo);
 }
 
 TEST(Families, WhatNoFamilyExpressesIsToldSettingBySetting) {
@@ -339,7 +340,7 @@ TEST(Families, UnknownFamiliesAreToldWhichAreKnown) {
 }
 
 TEST(Families, EveryFieldThatCannotBeExpressedIsNamed) {
-  Json json = hf_config(config_of({"transformer", ""}), "")->json;
+  Json json = *hf_config(config_of({"transformer", ""}), "")->json;
   ASSERT_TRUE(read_config(json, "c"));
   json["attention_bias"] = 1, json["hidden_act"] = "gelu", json["num_hidden_layers"] = "two";
   json["rope_parameters"] = {{"rope_type", "dynamic"}, {"rope_theta", 1e4}, {"factor", 4}},
@@ -541,7 +542,7 @@ TEST(Families, AllMisfitsOfAFileAreTold) {
   const std::unique_ptr<Model> model = random_model(config_of({"transformer", "llama"}));
   const TestDir dir;
   ASSERT_TRUE(make_dirs(dir / "m"));
-  ASSERT_TRUE(save_json(dir / "m/config.json", hf_config(model->config(), "")->json));
+  ASSERT_TRUE(save_json(dir / "m/config.json", *hf_config(model->config(), "")->json));
   const float x[64] = {};
   ASSERT_TRUE(write_safetensors(dir / "m/model.safetensors",
                                 {{"model.norm.weight", {x, DType::kF32, {63}}},
@@ -587,7 +588,7 @@ TEST(Families, Llama2cIsReadWithNeighboursRotated) {
     const int64_t dh = a["head_dim"], longest = 16;
     const int32_t vocab = static_cast<int32_t>(config.vocab_size);
     const std::vector<int32_t> head{static_cast<int32_t>(config.d_model),
-                                    complete_mlp(config.layer(0).mlp)["d_ff"],
+                                    config.layer(0).mlp.complete()["d_ff"],
                                     static_cast<int32_t>(config.n_layers),
                                     a["heads"],
                                     a["kv_heads"],

@@ -1,41 +1,33 @@
-#include "model/families/family.h"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "model/mixers/registry.h"
+#include "model/families/shared.h"
+#include "model/mixers/fast_weight.h"
 
 namespace braid {
 
 MixerKind mixer_kind(const LayerConfig& layer) {
-  const std::string type = layer.mixer["type"].get<std::string>();
-  if (type == "attention") return MixerKind::kAttention;
-  if (type == "mamba2") return MixerKind::kMamba2;
-  for (const char* fast : {"linear_attention", "retnet", "gla", "hgrn2", "deltanet", "gated_deltanet", "kda",
-                           "gated_deltaproduct"})
-    if (type == fast) return MixerKind::kFastWeight;
-  return MixerKind::kOther;
-}
-
-Json complete_mixer(const LayerConfig& layer, const ModelConfig& model) {
-  const MixerEntry* entry = find_mixer(layer.mixer["type"].get<std::string>());
-  return entry->complete ? entry->complete(layer.mixer, model)
-                         : layer.mixer;  // a mixer from outside need not
+  if (layer.mixer.type() == "attention") return MixerKind::kAttention;
+  if (layer.mixer.type() == "mamba2") return MixerKind::kMamba2;
+  return layer.mixer.has<FastWeightConfig>() ? MixerKind::kFastWeight : MixerKind::kOther;
 }
 
 Json first_mixer(const ModelConfig& model, MixerKind kind) {
   for (const LayerConfig& l : model.pattern)
-    if (mixer_kind(l) == kind) return complete_mixer(l, model);
+    if (mixer_kind(l) == kind) return l.mixer.complete(model);
   const char* type = kind == MixerKind::kAttention ? "attention"
                      : kind == MixerKind::kMamba2  ? "mamba2"
                                                    : "gated_deltanet";
-  return find_mixer(type)->complete({{"type", type}}, model);
+  return built_in_mixers().find(type)->with_defaults().complete(model);
 }
 
 Json first_mlp(const ModelConfig& model, std::string_view type) {
   for (const LayerConfig& l : model.pattern)
-    if (l.mlp["type"] == type) return complete_mlp(l.mlp);
-  return complete_mlp({{"type", type}, {"d_ff", model.d_model}});
+    if (l.mlp.type() == type) return l.mlp.complete();
+  return type == "moe" ? MlpConfig(MoeConfig{.d_ff = model.d_model}).complete()
+                       : MlpConfig(SwigluConfig{{.d_ff = model.d_model}}).complete();
 }
 
 Json hf_header(const Family& family, const ModelConfig& model) {
@@ -59,9 +51,9 @@ double ratio(int64_t part, int64_t whole) {
 
 int64_t whole_part(double x) { return std::fabs(x) < 1e15 ? static_cast<int64_t>(x) : 0; }
 
-std::vector<LayerConfig> repeating(std::vector<LayerConfig> layers) {
-  const auto same = [](const LayerConfig& a, const LayerConfig& b) {
-    return a.norm == b.norm && a.mixer == b.mixer && a.mlp == b.mlp;
+std::vector<LayerWords> repeating(std::vector<LayerWords> layers) {
+  const auto same = [](const LayerWords& a, const LayerWords& b) {
+    return std::string_view(a.norm) == b.norm && a.mixer == b.mixer && a.mlp == b.mlp;
   };
   for (size_t period = 1; period < layers.size(); ++period) {
     size_t i = period;

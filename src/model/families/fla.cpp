@@ -1,15 +1,17 @@
 // Transformer, DeltaNet and Gated DeltaNet of flash-linear-attention, the latter two with softmax attention
 // in the layers that "attn" lists. fla counts heads by keys, Braid by values.
+#include <fmt/format.h>
+
 #include <cmath>
 
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {
 
 // What both configs share.
-ModelConfig read_common(HfConfig& hf, int64_t layers) {
-  ModelConfig c;
+Translated read_common(HfConfig& hf, int64_t layers) {
+  Translated c;
   c.vocab_size = hf.size("vocab_size", 32000);
   c.d_model = hf.size("hidden_size", 2048);
   c.n_layers = hf.layers("num_hidden_layers", layers);
@@ -36,7 +38,7 @@ int64_t conv_taps(HfConfig& hf) {
 }
 
 // The layers that are softmax attention.
-void read_attention(HfConfig& hf, ModelConfig& c) {
+void read_attention(HfConfig& hf, Translated& c) {
   const Json* attn = hf.raw("attn");
   if (!attn || attn->is_null()) return;
   const Json specs = attn->is_array() ? *attn : Json::array({*attn});
@@ -55,10 +57,10 @@ void read_attention(HfConfig& hf, ModelConfig& c) {
       spec.problem("layers", "is not a list", "give layer numbers");
     else
       for (const Json& l : *layers) {
-        if (l.is_number_integer() && l >= 0 && l < c.pattern.size())
-          c.pattern[l.get<size_t>()].mixer = mixer;
+        if (l.is_number_integer() && l >= 0 && l < c.layers.size())
+          c.layers[l.get<size_t>()].mixer = mixer;
         else
-          spec.problem("layers", "has " + l.dump(), fmt::format("give numbers below {}", c.pattern.size()));
+          spec.problem("layers", "has " + l.dump(), fmt::format("give numbers below {}", c.layers.size()));
       }
     spec.finish();
     for (const Problem& p : problems) hf.problem(p.where, p.what, p.fix);
@@ -69,7 +71,7 @@ Json write_attention(const ModelConfig& c) {
   Json specs = Json::array();
   for (int64_t i = 0; i < c.n_layers; ++i) {
     if (mixer_kind(c.layer(i)) != MixerKind::kAttention) continue;
-    const Json a = complete_mixer(c.layer(i), c);
+    const Json a = c.layer(i).mixer.complete(c);
     Json spec{{"layers", {i}},
               {"num_heads", a["heads"]},
               {"num_kv_heads", a["kv_heads"]},
@@ -104,8 +106,8 @@ Json write_common(const Family& family, const ModelConfig& c, const Json& m) {
   return j;
 }
 
-void fill(ModelConfig& c, const Json& mixer, int64_t d_ff) {
-  c.pattern.assign(c.n_layers, {mixer, {{"type", "swiglu"}, {"d_ff", d_ff}}});
+void fill(Translated& c, const Json& mixer, int64_t d_ff) {
+  c.layers.assign(c.n_layers, {mixer, {{"type", "swiglu"}, {"d_ff", d_ff}}});
 }
 
 void tensors(const ModelConfig& c, TensorTable& t) {
@@ -120,7 +122,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
                   {t.stacked(hf + "mlp.gate_proj.weight",
                              {ours + "mlp.gate_proj.weight", ours + "mlp.up_proj.weight"})}});
     t.add(t.same(hf + "mlp.down_proj.weight", ours + "mlp.down_proj.weight"));
-    const Json m = complete_mixer(c.layer(i), c);
+    const Json m = c.layer(i).mixer.complete(c);
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       add_attention(t, attn, mixer, m);
       continue;
@@ -142,8 +144,8 @@ void tensors(const ModelConfig& c, TensorTable& t) {
 
 constexpr double kQkEps = 1e-5;  // of the norms of queries and keys, whatever norm_eps says
 
-ModelConfig read_transformer(HfConfig& hf) {
-  ModelConfig c = read_common(hf, 24);
+Translated read_transformer(HfConfig& hf) {
+  Translated c = read_common(hf, 24);
   const int64_t heads = hf.size("num_heads", 32);
   const HfConfig::Rope rope = hf.rope(1);  // transformers may move rope_theta into rope_parameters
   if (rope.theta == 0) hf.problem("rope_theta", "is null", "give the base of the rotation");
@@ -180,8 +182,8 @@ Json write_transformer(const ModelConfig& c) {
 
 // ---- DeltaNet
 
-ModelConfig read_delta_net(HfConfig& hf) {
-  ModelConfig c = read_common(hf, 24);
+Translated read_delta_net(HfConfig& hf) {
+  Translated c = read_common(hf, 24);
   const int64_t heads = hf.size("num_heads", 16);
   const auto per_head = [&](const char* name) {
     const double width = static_cast<double>(c.d_model) * hf.number(name, 1);
@@ -223,8 +225,8 @@ Json write_delta_net(const ModelConfig& c) {
 
 // ---- Gated DeltaNet
 
-ModelConfig read_gated_deltanet(HfConfig& hf) {
-  ModelConfig c = read_common(hf, 21);
+Translated read_gated_deltanet(HfConfig& hf) {
+  Translated c = read_common(hf, 21);
   const int64_t key_heads = hf.size("num_heads", 6), dk = hf.size("head_dim", 256);
   const std::string gate = hf.word("output_gate_activation", "swish");
   hf.one_of("output_gate_activation", {"swish", "silu", "sigmoid"}, "the gates there are");

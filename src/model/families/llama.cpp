@@ -1,6 +1,6 @@
 // Llama, and what differs from it by one thing: Mistral by a window, Qwen3 by norms of queries and keys,
 // Qwen2 by biases.
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {
@@ -27,8 +27,8 @@ std::vector<std::string> window_layers(HfConfig& hf, int64_t layers, int64_t win
 }
 
 template <const Llama& kind>
-ModelConfig read(HfConfig& hf) {
-  ModelConfig c;
+Translated read(HfConfig& hf) {
+  Translated c;
   c.vocab_size = hf.size("vocab_size", kind.vocab_size);
   c.d_model = hf.size("hidden_size", 4096);
   c.n_layers = hf.layers("num_hidden_layers", 32);
@@ -63,7 +63,7 @@ ModelConfig read(HfConfig& hf) {
       kind.by_layer ? window_layers(hf, c.n_layers, window) : std::vector<std::string>(c.n_layers, kSliding);
   for (const std::string& type : types) {
     mixer["window"] = type == kSliding ? window : 0;
-    c.pattern.push_back({mixer, mlp});
+    c.layers.push_back({mixer, mlp});
   }
   return c;
 }
@@ -89,7 +89,7 @@ Json write(const ModelConfig& c) {
   int64_t window = 0;
   for (int64_t i = 0; i < c.n_layers; ++i) {
     const int64_t w = mixer_kind(c.layer(i)) == MixerKind::kAttention
-                          ? complete_mixer(c.layer(i), c)["window"].get<int64_t>()
+                          ? c.layer(i).mixer.complete(c)["window"].get<int64_t>()
                           : 0;
     window = std::max(window, w);
     types.push_back(w ? kSliding : kFull);
@@ -105,8 +105,8 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = hf_layer(i), ours = our_layer(i);
     t.add(t.same(hf + "input_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
-    add_attention(t, hf + "self_attn.", ours + "mixer.", complete_mixer(c.layer(i), c));
-    add_swiglu(t, hf + "mlp.", ours + "mlp.", complete_mlp(c.layer(i).mlp)["bias"]);
+    add_attention(t, hf + "self_attn.", ours + "mixer.", c.layer(i).mixer.complete(c));
+    add_swiglu(t, hf + "mlp.", ours + "mlp.", c.layer(i).mlp.complete()["bias"]);
   }
 }
 

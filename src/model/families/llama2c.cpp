@@ -1,9 +1,13 @@
 #include "model/families/llama2c.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
+
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {

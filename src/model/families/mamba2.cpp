@@ -2,13 +2,13 @@
 // layers without an MLP. With several groups of heads the authors' code, fla's and Braid's norm each group by
 // itself. The PyTorch code of transformers does so since 5.23; up to 5.22.2 it norms the whole width, though
 // the kernels it uses for training on a GPU do not. A written config with groups names the version it needs.
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {
 
-ModelConfig read(HfConfig& hf) {
-  ModelConfig c;
+Translated read(HfConfig& hf) {
+  Translated c;
   const bool fla = hf.given("norm_eps") && !hf.given("layer_norm_epsilon");
   c.vocab_size = hf.size("vocab_size", fla ? 32000 : 32768);
   c.d_model = hf.size("hidden_size", fla ? 2048 : 4096);
@@ -21,15 +21,15 @@ ModelConfig read(HfConfig& hf) {
   if (heads * head_dim != inner)
     hf.problem("num_heads", fmt::format("x head_dim is {}", heads * head_dim),
                fmt::format("expected expand x hidden_size = {}", inner));
-  c.pattern = {{{{"type", "mamba2"},
-                 {"d_inner", inner},
-                 {"head_dim", head_dim},
-                 {"state", hf.size("state_size", 128)},
-                 {"groups", hf.size("n_groups", fla ? 1 : 8)},
-                 {"conv", hf.size("conv_kernel", 4)},
-                 {"conv_bias", hf.flag("use_conv_bias", true)},
-                 {"bias", hf.flag("use_bias", false)}},
-                {{"type", "none"}}}};
+  c.layers = {{{{"type", "mamba2"},
+                {"d_inner", inner},
+                {"head_dim", head_dim},
+                {"state", hf.size("state_size", 128)},
+                {"groups", hf.size("n_groups", fla ? 1 : 8)},
+                {"conv", hf.size("conv_kernel", 4)},
+                {"conv_bias", hf.flag("use_conv_bias", true)},
+                {"bias", hf.flag("use_bias", false)}},
+               {{"type", "none"}}}};
   hf.one_of("hidden_act", {"silu"}, "Mamba2's convolution and gate use silu");
   hf.must_be("rmsnorm", true, "the output has a norm");
   hf.must_be("norm_before_gate", false, "the gate comes before the norm");
@@ -79,7 +79,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = fmt::format("backbone.layers.{}.", i), ours = our_layer(i);
     t.add(t.same(hf + "norm.weight", ours + "mixer_norm.weight"));
     t.add(t.conv(hf + "mixer.conv1d.weight", ours + "mixer.conv1d.weight"));
-    const Json m = complete_mixer(c.layer(i), c);
+    const Json m = c.layer(i).mixer.complete(c);
     std::vector<std::string> names{"in_proj.weight", "dt_bias",        "A_log", "D",
                                    "norm.weight",    "out_proj.weight"};
     if (m["conv_bias"] == true) names.emplace_back("conv1d.bias");

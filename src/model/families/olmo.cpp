@@ -1,6 +1,6 @@
 // Olmo 2 and 3: norms on what attention and MLP give, norms of queries and keys over the whole projection.
 // Olmo 3 has windows in three of four layers, and scaled frequencies in the others only.
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {
@@ -8,8 +8,8 @@ namespace {
 constexpr const char *kFull = "full_attention", *kSliding = "sliding_attention";
 
 template <bool windows>
-ModelConfig read(HfConfig& hf) {
-  ModelConfig c;
+Translated read(HfConfig& hf) {
+  Translated c;
   c.vocab_size = hf.size("vocab_size", 50304);
   c.d_model = hf.size("hidden_size", 4096);
   c.n_layers = hf.layers("num_hidden_layers", 32);
@@ -36,15 +36,15 @@ ModelConfig read(HfConfig& hf) {
     Json mixer = attention;
     mixer.update({{"rope_theta", rope.theta}, {"window", window}});
     mixer.update(rope.scaling);
-    return LayerConfig{mixer, mlp, "post"};
+    return LayerWords{mixer, mlp, "post"};
   };
   const Json* window = windows ? hf.raw("sliding_window") : nullptr;  // null means none, missing the default
-  const LayerConfig full = layer(kFull, 0),
-                    sliding = windows
-                                  ? layer(kSliding,
-                                          window && window->is_null() ? 0 : hf.whole("sliding_window", 4096))
-                                  : full;
-  for (const std::string& type : types) c.pattern.push_back(type == kFull ? full : sliding);
+  const LayerWords full = layer(kFull, 0),
+                   sliding = windows
+                                 ? layer(kSliding,
+                                         window && window->is_null() ? 0 : hf.whole("sliding_window", 4096))
+                                 : full;
+  for (const std::string& type : types) c.layers.push_back(type == kFull ? full : sliding);
   return c;
 }
 
@@ -52,7 +52,7 @@ template <bool windows, Family (*family)()>
 Json write(const ModelConfig& c) {
   Json full, sliding, types = Json::array();  // the first attention without and with a window
   for (int64_t i = 0; i < c.n_layers; ++i) {
-    const Json a = mixer_kind(c.layer(i)) == MixerKind::kAttention ? complete_mixer(c.layer(i), c)
+    const Json a = mixer_kind(c.layer(i)) == MixerKind::kAttention ? c.layer(i).mixer.complete(c)
                                                                    : first_mixer(c, MixerKind::kAttention);
     types.push_back(a["window"] == 0 ? kFull : kSliding);
     Json& here = a["window"] == 0 ? full : sliding;
@@ -85,7 +85,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = hf_layer(i), ours = our_layer(i);
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_feedforward_layernorm.weight", ours + "mlp_norm.weight"));
-    add_attention(t, hf + "self_attn.", ours + "mixer.", complete_mixer(c.layer(i), c));
+    add_attention(t, hf + "self_attn.", ours + "mixer.", c.layer(i).mixer.complete(c));
     add_swiglu(t, hf + "mlp.", ours + "mlp.");
   }
 }

@@ -1,6 +1,6 @@
 // Olmo Hybrid: norms before Gated DeltaNet layers, but on what attention layers give. A rope_theta of null
 // means no positions.
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 namespace {
@@ -8,8 +8,8 @@ namespace {
 constexpr const char *kLinear = "linear_attention", *kFull = "full_attention";
 constexpr double kGateEps = 1e-5;  // of the gated norm, whatever rms_norm_eps says
 
-ModelConfig read(HfConfig& hf) {
-  ModelConfig c;
+Translated read(HfConfig& hf) {
+  Translated c;
   c.vocab_size = hf.size("vocab_size", 100352);
   c.d_model = hf.size("hidden_size", 3840);
   c.n_layers = hf.layers("num_hidden_layers", 32);
@@ -46,7 +46,7 @@ ModelConfig read(HfConfig& hf) {
   for (int64_t i = 0; i < c.n_layers; ++i) types.emplace_back(i % 4 == 3 ? kFull : kLinear);
   if (c.n_layers > 0 && c.n_layers < 4) types.back() = kFull;
   for (const std::string& type : hf.layer_types(c.n_layers, {kLinear, kFull}, types))
-    c.pattern.push_back(type == kFull ? LayerConfig{attention, mlp, "post"} : LayerConfig{linear, mlp});
+    c.layers.push_back(type == kFull ? LayerWords{attention, mlp, "post"} : LayerWords{linear, mlp});
 
   hf.one_of("hidden_act", {"silu"}, "convolutions and MLPs use silu");
   hf.no_effect(
@@ -97,7 +97,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       norm("mixer_norm.weight", {"post_attention_layernorm", "feedforward_layer_norm"});
       norm("mlp_norm.weight", {"post_feedforward_layernorm"});
-      add_attention(t, hf + "self_attn.", mixer, complete_mixer(c.layer(i), c));
+      add_attention(t, hf + "self_attn.", mixer, c.layer(i).mixer.complete(c));
       continue;
     }
     norm("mixer_norm.weight", {"attention_layer_norm", "input_layernorm"});

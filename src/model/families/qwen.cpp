@@ -1,5 +1,7 @@
 #include "model/families/qwen.h"
 
+#include <fmt/format.h>
+
 namespace braid {
 namespace {
 
@@ -45,8 +47,8 @@ void add_experts(TensorTable& t, const std::string& hf, const std::string& ours,
 
 }  // namespace
 
-ModelConfig read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts) {
-  ModelConfig c;
+Translated read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts) {
+  Translated c;
   c.vocab_size = hf.size("vocab_size", d.vocab_size);
   c.d_model = hf.size("hidden_size", d.hidden_size);
   c.n_layers = hf.layers("num_hidden_layers", d.layers);
@@ -90,7 +92,7 @@ ModelConfig read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool expe
   for (int64_t i = 0; i < c.n_layers; ++i) types.emplace_back((i + 1) % interval ? kLinear : kFull);
   types = hf.layer_types(c.n_layers, {kLinear, kFull}, types);
   for (size_t i = 0; i < types.size(); ++i)
-    c.pattern.push_back({types[i] == kFull ? attention : linear, is_dense[i] ? one : many});
+    c.layers.push_back({types[i] == kFull ? attention : linear, is_dense[i] ? one : many});
 
   hf.one_of("hidden_act", {"silu"}, "convolutions and MLPs use silu");
   hf.must_be("attention_bias", false, "Braid has no biases beside a gate");
@@ -111,7 +113,7 @@ Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool exp
   Json types = Json::array(), dense_only = Json::array();
   for (int64_t i = 0; i < c.n_layers; ++i) {
     types.push_back(mixer_kind(c.layer(i)) == MixerKind::kAttention ? kFull : kLinear);
-    if (c.layer(i).mlp["type"] == "swiglu") dense_only.push_back(i);
+    if (c.layer(i).mlp.as<SwigluConfig>()) dense_only.push_back(i);
   }
   Json j = hf_header(family, c);
   j.update({{"num_attention_heads", a["heads"]},
@@ -151,7 +153,7 @@ void qwen_tensors(const ModelConfig& c, TensorTable& t,
     const std::string hf = hf_layer(i), ours = our_layer(i), mixer = ours + "mixer.";
     t.add(t.same(hf + "input_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
-    const Json m = complete_mixer(c.layer(i), c), mlp = complete_mlp(c.layer(i).mlp);
+    const Json m = c.layer(i).mixer.complete(c), mlp = c.layer(i).mlp.complete();
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       add_attention(t, hf + "self_attn.", mixer, m);
     } else {

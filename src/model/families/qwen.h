@@ -2,7 +2,7 @@
 // how projections are stored.
 #pragma once
 
-#include "model/families/family.h"
+#include "model/families/shared.h"
 
 namespace braid {
 
@@ -10,7 +10,7 @@ struct QwenDefaults {
   int64_t vocab_size, hidden_size, layers, kv_heads, intermediate_size, experts, top_k;
 };
 
-ModelConfig read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts);
+Translated read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts);
 Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool experts);
 // All but the projections of the Gated DeltaNet layers, which `projections` adds.
 void qwen_tensors(const ModelConfig& c, TensorTable& t,

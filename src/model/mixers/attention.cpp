@@ -1,76 +1,53 @@
 // attention - causal softmax attention: full or windowed, grouped queries, RoPE (full, partial, scaled or
 // none), QK-norm, biases, a short convolution (as Zoology puts before every mixer, arXiv:2312.04927), output
 // gate (arXiv:2505.06708, Qwen3-Next).
+#include "model/mixers/attention.h"
+
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "model/mixers/attend.h"
 #include "model/mixers/heads.h"
 #include "model/mixers/registry.h"
 #include "model/mixers/remember.h"
-#include "model/mixers/rope_scaling.h"
 
 namespace braid {
 namespace {
 
-struct AttentionConfig {
-  int64_t heads = 4, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0, conv = 0;
-  double rope_theta = 10000, weight_dropout = 0, qk_eps = 0;
-  std::string qk_norm = "none", gate = "none", bias = "none";
-  RopeScaling scaling;
-  template <class V>
-  void visit(V& v) {
-    v("heads", heads, {1, 4096}, "query heads");
-    v("kv_heads", kv_heads, {0, 4096}, "key-value heads; 0 = heads");
-    v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
-    v("window", window, {0, 1e9}, "a token sees itself and the window-1 before it; 0 = all");
-    v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
-    v("rotary_dim", rotary_dim, {0, 512}, "numbers per head that are rotated; 0 = all");
-    scaling.visit(v);
-    v("qk_norm", qk_norm, {"none", "head", "full"},
-      "RMSNorm of q and k: per head, or over the whole projection");
-    v("qk_eps", qk_eps, {0, 1}, "epsilon of qk_norm; 0 = the model's norm_eps");
-    v("bias", bias, {"none", "qkv", "all"},
-      "biases in the projections: of q, k and v, or of the output, too");
-    v("conv", conv, {0, 8}, "taps of a short convolution on q, k and v; 0 = none");
-    v("gate", gate, {"none", "sigmoid"},
-      "what the output is multiplied with: a projection of the layer's input");
-    v("weight_dropout", weight_dropout, {0, 0.99},
-      "share of the attention weights dropped in training (GPT-2)");
-  }
-};
-
-// Zeros in the settings stand for values that follow from others.
-AttentionConfig resolve(AttentionConfig c, const ModelConfig& model) {
-  if (c.kv_heads == 0) c.kv_heads = c.heads;
-  if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
-  c.qk_eps = c.qk_norm == "none" ? 0 : c.qk_eps == 0 ? model.norm_eps : c.qk_eps;
-  c.scaling.resolve();
-  c.rotary_dim = c.rope_theta == 0 ? 0 : c.rotary_dim == 0 ? c.head_dim : c.rotary_dim;
-  return c;
-}
-
-void validate(const Json& settings, const std::string& where, const ModelConfig& model,
-              std::vector<Problem>& problems) {
-  const size_t before = problems.size();
-  const AttentionConfig raw = parse_fields<AttentionConfig>(settings, where, problems),
-                        c = resolve(raw, model);
-  if (problems.size() > before) return;
-  check_head_dim(c.heads, raw.head_dim, where, model, problems);
-  if (c.heads % c.kv_heads != 0)
-    problems.push_back({where + ".kv_heads", fmt::format("{} does not divide heads {}", c.kv_heads, c.heads),
-                        "give a divisor of heads"});
-  if (c.rope_theta > 0 && (c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0))
-    problems.push_back({where + ".rotary_dim",
-                        fmt::format("is {} with head_dim {}", c.rotary_dim, c.head_dim),
-                        "give an even number up to head_dim"});
-  if (c.gate != "none" && c.bias != "none")
-    problems.push_back({where + ".bias", "is " + c.bias + " with a gate", "set one of the two to none"});
-  if (c.conv == 1) problems.push_back({where + ".conv", "is 1", "give 2 to 8 taps, or 0 for none"});
-  raw.scaling.validate(c.rope_theta, where, problems);
-}
-
 class Attention : public Mixer {
  public:
+  using Config = AttentionConfig;
+
+  // Zeros in the settings stand for values that follow from others.
+  static Config resolve(Config c, const ModelConfig& model) {
+    if (c.kv_heads == 0) c.kv_heads = c.heads;
+    if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
+    c.qk_eps = c.qk_norm == QkNorm::kNone ? 0 : c.qk_eps == 0 ? model.norm_eps : c.qk_eps;
+    c.scaling.resolve();
+    c.rotary_dim = c.rope_theta == 0 ? 0 : c.rotary_dim == 0 ? c.head_dim : c.rotary_dim;
+    return c;
+  }
+
+  static void validate(const Config& raw, const std::string& where, const ModelConfig& model,
+                       std::vector<Problem>& problems) {
+    const Config c = resolve(raw, model);
+    check_head_dim(c.heads, raw.head_dim, where, model, problems);
+    if (c.heads % c.kv_heads != 0)
+      problems.push_back({where + ".kv_heads",
+                          fmt::format("{} does not divide heads {}", c.kv_heads, c.heads),
+                          "give a divisor of heads"});
+    if (c.rope_theta > 0 && (c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0))
+      problems.push_back({where + ".rotary_dim",
+                          fmt::format("is {} with head_dim {}", c.rotary_dim, c.head_dim),
+                          "give an even number up to head_dim"});
+    if (c.gate != AttentionGate::kNone && c.bias != AttentionBias::kNone)
+      problems.push_back({where + ".bias", "is " + attention_biases().word(c.bias) + " with a gate",
+                          "set one of the two to none"});
+    if (c.conv == 1) problems.push_back({where + ".conv", "is 1", "give 2 to 8 taps, or 0 for none"});
+    raw.scaling.validate(c.rope_theta, where, problems);
+  }
+
   Attention(const AttentionConfig& c, const ModelConfig& model, Declare declare)
       : c_(c),
         norm_(norm_options(model)),
@@ -84,17 +61,18 @@ class Attention : public Mixer {
     q_ = declare.matrix("q_proj.weight", q, d);
     k_ = declare.matrix("k_proj.weight", kv, d);
     v_ = declare.matrix("v_proj.weight", kv, d);
-    if (c.gate != "none") g_ = declare.matrix("g_proj.weight", q, d);
+    if (c.gate != AttentionGate::kNone) g_ = declare.matrix("g_proj.weight", q, d);
     o_ = declare.matrix("o_proj.weight", d, q, Init::kOutput);
-    if (c.qk_norm != "none") {
-      const bool head = c.qk_norm == "head";
-      q_norm_ = static_cast<int>(declare.vector("q_norm.weight", head ? c.head_dim : q, norm_init(model)));
-      k_norm_ = static_cast<int>(declare.vector("k_norm.weight", head ? c.head_dim : kv, norm_init(model)));
+    if (c.qk_norm != QkNorm::kNone) {
+      const bool head = c.qk_norm == QkNorm::kHead;
+      q_norm_ = static_cast<int>(declare.norm("q_norm.weight", head ? c.head_dim : q, norm_init(model)));
+      k_norm_ = static_cast<int>(declare.norm("k_norm.weight", head ? c.head_dim : kv, norm_init(model)));
     }
     if (c.qk_eps > 0) norm_.eps = static_cast<float>(c.qk_eps);
-    if (c.bias != "none")
+    if (c.bias != AttentionBias::kNone)
       qkv_bias_ = static_cast<int>(declare.vector("qkv_proj.bias", q + 2 * kv, Init::kZeros));
-    if (c.bias == "all") o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
+    if (c.bias == AttentionBias::kAll)
+      o_bias_ = static_cast<int>(declare.vector("o_proj.bias", d, Init::kZeros));
     if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", q + 2 * kv, c.conv, Init::kConv);
     if (c.rope_theta > 0) rope_ = c.scaling.table(static_cast<size_t>(c.rotary_dim), c.rope_theta);
   }
@@ -112,11 +90,11 @@ class Attention : public Mixer {
                               .dk = shape_.dk,
                               .q_norm = q_norm_,
                               .k_norm = k_norm_,
-                              .norm_heads = c_.qk_norm == "head",
+                              .norm_heads = c_.qk_norm == QkNorm::kHead,
                               .norm = norm_,
                               .rope = rope_.get()});
     Var o = attend(call, qk.q, qk.k, values, shape_, static_cast<float>(c_.weight_dropout));
-    if (c_.gate != "none") o = gated(e, o, linear(e, call.gate_input(), g_), Gate::kSigmoid);
+    if (c_.gate != AttentionGate::kNone) o = gated(e, o, linear(e, call.gate_input(), g_), Gate::kSigmoid);
     return linear_bias(e, o, o_, o_bias_, call.residual);
   }
 
@@ -136,25 +114,12 @@ class Attention : public Mixer {
   std::unique_ptr<RopeTable> rope_;
 };
 
-AttentionConfig parsed(const Json& settings, const ModelConfig& model) {
-  std::vector<Problem> none;
-  return resolve(parse_fields<AttentionConfig>(settings, "", none), model);
-}
-
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
-  return std::make_unique<Attention>(parsed(settings, model), model, declare);
-}
-
 }  // namespace
 
 MixerEntry attention_entry() {
-  return {
+  return mixer_entry<Attention>(
       "attention",
-      "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate",
-      validate,
-      make,
-      [] { return list_fields(AttentionConfig()); },
-      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
+      "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate");
 }
 
 }  // namespace braid

@@ -11,51 +11,68 @@
 namespace braid {
 namespace {
 
+enum class Rounding : uint8_t { kInteger, kTwoDecimals };
+enum class Strength : uint8_t { kOne, kZero, kGate, kGates };
+enum class KeyNorm : uint8_t { kNone, kL2 };
+
+Choices<DeltaKind> delta_kinds() {
+  std::vector<Choice<DeltaKind>> all;
+  for (const std::string& name : delta_kind_names()) all.push_back({name, delta_kind(name)});
+  return Choices<DeltaKind>(std::move(all));
+}
+
 struct DeltaFormerConfig {
   int64_t heads = 4, head_dim = 0;
   double rope_theta = 10000;
-  std::string kappa1 = "softmax", kappa2 = "softmax", similarity = "kk", round = "2dp", strength = "one",
-              key_norm = "none";
+  DeltaKind kappa1 = DeltaKind::kSoftmax, kappa2 = DeltaKind::kSoftmax;
+  DeltaSimilarity similarity = DeltaSimilarity::kKey;
+  Rounding round = Rounding::kTwoDecimals;
+  Strength strength = Strength::kOne;
+  KeyNorm key_norm = KeyNorm::kNone;
   bool straight_through = true;
   template <class V>
   void visit(V& v) {
     v("heads", heads, {1, 4096}, "heads");
     v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
     v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
-    v("kappa1", kappa1, delta_kind_names(), "kernel of writing");
-    v("kappa2", kappa2, delta_kind_names(), "kernel of reading");
-    v("similarity", similarity, {"kk", "qk"},
+    v("kappa1", kappa1, delta_kinds(), "kernel of writing");
+    v("kappa2", kappa2, delta_kinds(), "kernel of reading");
+    v("similarity", similarity, {{"kk", DeltaSimilarity::kKey}, {"qk", DeltaSimilarity::kQuery}},
       "writing compares keys with keys (the paper) or with queries (fla)");
-    v("round", round, {"int", "2dp"}, "what the kernel round rounds to");
+    v("round", round, {{"int", Rounding::kInteger}, {"2dp", Rounding::kTwoDecimals}},
+      "what the kernel round rounds to");
     v("straight_through", straight_through, "gradients pass a rounding as if it were not there");
-    v("strength", strength, {"one", "zero", "gate", "gates"},
+    v("strength", strength,
+      {{"one", Strength::kOne},
+       {"zero", Strength::kZero},
+       {"gate", Strength::kGate},
+       {"gates", Strength::kGates}},
       "b, what is taken back: all, nothing (softmax attention), a sigmoid per head and token, or the same "
       "for the value, too");
-    v("key_norm", key_norm, {"none", "l2"}, "keys scaled to length one; kernels other than softmax need it");
+    v("key_norm", key_norm, {{"none", KeyNorm::kNone}, {"l2", KeyNorm::kL2}},
+      "keys scaled to length one; kernels other than softmax need it");
   }
 };
 
-DeltaFormerConfig resolve(DeltaFormerConfig c, const ModelConfig& model) {
-  if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
-  return c;
-}
-
-void validate(const Json& settings, const std::string& where, const ModelConfig& model,
-              std::vector<Problem>& problems) {
-  const size_t before = problems.size();
-  const DeltaFormerConfig raw = parse_fields<DeltaFormerConfig>(settings, where, problems);
-  if (problems.size() > before) return;
-  check_rotated(check_head_dim(raw.heads, raw.head_dim, where, model, problems), raw.rope_theta, where,
-                problems);
-}
-
-DeltaKernel kernel(const DeltaFormerConfig& c, const std::string& name) {
-  return delta_kernel(delta_kind(name), static_cast<size_t>(c.head_dim), c.round == "int" ? 1.0f : 100.0f,
+DeltaKernel kernel(const DeltaFormerConfig& c, DeltaKind kind) {
+  return delta_kernel(kind, static_cast<size_t>(c.head_dim), c.round == Rounding::kInteger ? 1.0f : 100.0f,
                       c.straight_through);
 }
 
 class DeltaFormer : public Mixer {
  public:
+  using Config = DeltaFormerConfig;
+
+  static Config resolve(Config c, const ModelConfig& model) {
+    if (c.head_dim == 0) c.head_dim = model.d_model / c.heads;
+    return c;
+  }
+
+  static void validate(const Config& c, const std::string& where, const ModelConfig& model,
+                       std::vector<Problem>& problems) {
+    check_rotated(check_head_dim(c.heads, c.head_dim, where, model, problems), c.rope_theta, where, problems);
+  }
+
   DeltaFormer(const DeltaFormerConfig& c, const ModelConfig& model, Declare declare)
       : c_(c),
         shape_{.heads = static_cast<size_t>(c.heads),
@@ -63,12 +80,12 @@ class DeltaFormer : public Mixer {
                .dv = static_cast<size_t>(c.head_dim),
                .write = kernel(c, c.kappa1),
                .read = kernel(c, c.kappa2),
-               .similarity = c.similarity == "kk" ? DeltaSimilarity::kKey : DeltaSimilarity::kQuery} {
+               .similarity = c.similarity} {
     const size_t width = c.heads * c.head_dim, d = model.d_model;
     q_ = declare.matrix("q_proj.weight", width, d);
     k_ = declare.matrix("k_proj.weight", width, d);
     v_ = declare.matrix("v_proj.weight", width, d);
-    if (c.strength == "gate" || c.strength == "gates")
+    if (c.strength == Strength::kGate || c.strength == Strength::kGates)
       b_ = declare.precise().matrix("b_proj.weight", c.heads, d);
     o_ = declare.matrix("o_proj.weight", d, width, Init::kOutput);
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(c.head_dim, c.rope_theta);
@@ -78,17 +95,17 @@ class DeltaFormer : public Mixer {
     Exec& e = call.exec;
     const size_t ws[] = {q_, k_, v_}, width = shape_.heads * shape_.dk;
     auto [q, k, v] = split<3>(e, linear_concat(e, call.input, ws), {width, width, width});
-    if (c_.key_norm == "l2") k = l2norm(e, k, shape_.heads);
+    if (c_.key_norm == KeyNorm::kL2) k = l2norm(e, k, shape_.heads);
     const Qk qk =
         qk_prepare(e, q, k, call.positions,
                    {.heads = shape_.heads, .kv_heads = shape_.heads, .dk = shape_.dk, .rope = rope_.get()});
     DeltaFormerVars in{.q = qk.q, .k = qk.k, .v = v, .a = {}, .b = {}};
-    if (c_.strength == "zero") {
+    if (c_.strength == Strength::kZero) {
       in.b = e.result_like(q, shape_.heads, false);
       std::fill_n(in.b.v.data, in.b.v.count(), 0.0f);
-    } else if (c_.strength != "one") {
+    } else if (c_.strength != Strength::kOne) {
       in.b = map(e, linear(e, call.input, b_), Map::kSigmoid);
-      if (c_.strength == "gates") in.a = in.b;
+      if (c_.strength == Strength::kGates) in.a = in.b;
     }
     return linear(e, remembered(call, in), o_, call.residual);
   }
@@ -149,25 +166,11 @@ class DeltaFormer : public Mixer {
   std::unique_ptr<RopeTable> rope_;
 };
 
-DeltaFormerConfig parsed(const Json& settings, const ModelConfig& model) {
-  std::vector<Problem> none;
-  return resolve(parse_fields<DeltaFormerConfig>(settings, "", none), model);
-}
-
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
-  return std::make_unique<DeltaFormer>(parsed(settings, model), model, declare);
-}
-
 }  // namespace
 
 MixerEntry deltaformer_entry() {
-  return {
-      "deltaformer",
-      "DeltaFormer: attention with a delta rule on its key-value memory",
-      validate,
-      make,
-      [] { return list_fields(DeltaFormerConfig()); },
-      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
+  return mixer_entry<DeltaFormer>("deltaformer",
+                                  "DeltaFormer: attention with a delta rule on its key-value memory");
 }
 
 }  // namespace braid

@@ -1,5 +1,7 @@
 #include "model/mixers/fast_weight.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "kernels/short_conv/short_conv.h"
@@ -13,21 +15,34 @@ namespace {
 constexpr float kSigmoidDecay = 1.0f / 16;  // GLA: log sigmoid / 16, arXiv:2312.06635
 constexpr int64_t kSigmoidRank = 16;
 
-FastWeightDecay kernel_decay(const std::string& name) {
-  return name == "none"       ? FastWeightDecay::kNone
-         : name == "constant" ? FastWeightDecay::kHead
-         : name == "token"    ? FastWeightDecay::kToken
-                              : FastWeightDecay::kChannel;
+FastWeightDecay kernel_decay(RuleDecay decay) {
+  switch (decay) {
+    case RuleDecay::kNone:
+      return FastWeightDecay::kNone;
+    case RuleDecay::kConstant:
+      return FastWeightDecay::kHead;
+    case RuleDecay::kToken:
+      return FastWeightDecay::kToken;
+    default:
+      return FastWeightDecay::kChannel;
+  }
 }
 
 }  // namespace
 
+Choices<RuleDecay> rule_decays() {
+  return {{"none", RuleDecay::kNone},       {"constant", RuleDecay::kConstant},
+          {"token", RuleDecay::kToken},     {"channel", RuleDecay::kChannel},
+          {"sigmoid", RuleDecay::kSigmoid}, {"forget", RuleDecay::kForget}};
+}
+
 void RuleConfig::resolve(int64_t head_dim) {
-  if (decay_rank == 0) decay_rank = decay == "channel" ? head_dim : decay == "sigmoid" ? kSigmoidRank : 0;
+  if (decay_rank == 0)
+    decay_rank = decay == RuleDecay::kChannel ? head_dim : decay == RuleDecay::kSigmoid ? kSigmoidRank : 0;
 }
 
 void OutputConfig::resolve(const ModelConfig& model) {
-  if (out_norm == "none")
+  if (out_norm == OutNorm::kNone)
     out_eps = 0;
   else if (out_eps == 0)
     out_eps = model.norm_eps;
@@ -41,28 +56,28 @@ FastWeightRule::FastWeightRule(const RuleConfig& c, const RuleShape& s, const Mo
              .dk = s.dk,
              .dv = s.dv,
              .decay = kernel_decay(c.decay),
-             .write = c.write == "delta" ? FastWeightWrite::kDelta : FastWeightWrite::kAdditive,
+             .write = c.write,
              .scale = 1.0f / std::sqrt(static_cast<float>(s.dk))},
-      steps_(s.steps),
+      steps_(static_cast<size_t>(c.steps)),
       layer_(declare.layer()),
-      forget_(c.decay == "forget") {
+      forget_(c.decay == RuleDecay::kForget) {
   const size_t d = model.d_model, channels = s.heads * s.dk;
   if (shape_.write == FastWeightWrite::kDelta)
     b_ = declare.precise().matrix("b_proj.weight", steps_ * s.heads, d);
-  if (c.decay == "constant") {  // 1 - 2^(-5-h), arXiv:2307.08621
+  if (c.decay == RuleDecay::kConstant) {  // 1 - 2^(-5-h), arXiv:2307.08621
     for (size_t h = 0; h < s.heads; ++h)
       constant_.push_back(static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
-  } else if (c.decay == "token") {
+  } else if (c.decay == RuleDecay::kToken) {
     a_ = declare.precise().matrix("a_proj.weight", s.heads, d);
     a_log_ = declare.vector("A_log", s.heads, kDecayInit);
     bias_ = static_cast<int>(declare.vector("dt_bias", s.heads, kStepInit));
-  } else if (c.decay == "channel") {
+  } else if (c.decay == RuleDecay::kChannel) {
     const size_t rank = c.decay_rank ? c.decay_rank : s.dk;
     f_a_ = declare.precise().matrix("f_a_proj.weight", rank, d);
     f_b_ = declare.precise().matrix("f_b_proj.weight", channels, rank);
     a_log_ = declare.vector("A_log", s.heads, kDecayInit);
     bias_ = static_cast<int>(declare.vector("dt_bias", channels, kStepInit));
-  } else if (c.decay == "sigmoid") {
+  } else if (c.decay == RuleDecay::kSigmoid) {
     const int64_t rank = c.decay_rank ? c.decay_rank : kSigmoidRank;
     f_a_ = declare.precise().matrix("gk_a_proj.weight", rank, d);
     f_b_ = declare.precise().matrix("gk_b_proj.weight", channels, rank);
@@ -78,7 +93,7 @@ FastWeightRule::Gates FastWeightRule::gates(const MixerCall& call) const {
   Exec& e = call.exec;
   Gates out;
   const float beta_max = c_.negative_eigenvalues ? 2.0f : 1.0f;
-  if (c_.decay == "token" && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
+  if (c_.decay == RuleDecay::kToken && shape_.write == FastWeightWrite::kDelta && steps_ == 1) {
     const Var both =
         delta_gates(e, linear(e, call.input, a_), linear(e, call.input, b_), a_log_, bias_, beta_max);
     const size_t n = shape_.value_heads;
@@ -87,11 +102,11 @@ FastWeightRule::Gates FastWeightRule::gates(const MixerCall& call) const {
   }
   if (shape_.write == FastWeightWrite::kDelta)
     out.beta = map(e, linear(e, call.input, b_), Map::kSigmoid, beta_max);
-  if (c_.decay == "token") {
+  if (c_.decay == RuleDecay::kToken) {
     out.g = decay(e, map(e, linear(e, call.input, a_), Map::kSoftplus, 1, bias_), a_log_);
-  } else if (c_.decay == "channel") {
+  } else if (c_.decay == RuleDecay::kChannel) {
     out.g = decay(e, map(e, linear(e, linear(e, call.input, f_a_), f_b_), Map::kSoftplus, 1, bias_), a_log_);
-  } else if (c_.decay == "sigmoid") {
+  } else if (c_.decay == RuleDecay::kSigmoid) {
     out.g = map(e, linear(e, linear(e, call.input, f_a_), f_b_), Map::kLogSigmoid, kSigmoidDecay, bias_);
   } else if (forget_) {
     const Var gk = forget(e, linear(e, call.input, a_), bounds_, layer_);
@@ -136,50 +151,48 @@ double FastWeightRule::flops_per_token() const {
 }
 
 void validate_rule(const RuleConfig& c, const std::string& where, std::vector<Problem>& problems) {
-  if (c.negative_eigenvalues && c.write != "delta")
+  if (c.negative_eigenvalues && c.write != FastWeightWrite::kDelta)
     problems.push_back({where + ".negative_eigenvalues", "is true with additive writes",
                         "set write to delta, or leave it out"});
-  if (c.decay_rank && c.decay != "channel" && c.decay != "sigmoid")
-    problems.push_back({where + ".decay_rank", "is given, but decay is " + c.decay,
+  if (c.decay_rank && c.decay != RuleDecay::kChannel && c.decay != RuleDecay::kSigmoid)
+    problems.push_back({where + ".decay_rank", "is given, but decay is " + rule_decays().word(c.decay),
                         "leave it out, or set decay to channel or sigmoid"});
 }
 
-Var mapped(Exec& e, Var x, const std::string& feature) {
-  if (feature == "identity") return x;
-  return map(e, x, feature == "silu" ? Map::kSilu : feature == "relu" ? Map::kRelu : Map::kElu1);
-}
+Var mapped(Exec& e, Var x, Map feature) { return feature == Map::kIdentity ? x : map(e, x, feature); }
 
-Var normed(Exec& e, Var x, size_t heads, const std::string& norm) {
-  return norm == "l2" ? l2norm(e, x, heads) : norm == "l1" ? l1norm(e, x, heads) : x;
+Var normed(Exec& e, Var x, size_t heads, FeatureNorm norm) {
+  return norm == FeatureNorm::kL2 ? l2norm(e, x, heads) : norm == FeatureNorm::kL1 ? l1norm(e, x, heads) : x;
 }
 
 FastWeightOutput::FastWeightOutput(const OutputConfig& c, size_t heads, size_t dv, const ModelConfig& model,
                                    Declare& declare)
     : c_(c),
       norm_{.eps = static_cast<float>(c.out_eps > 0 ? c.out_eps : model.norm_eps),
-            .groups = c.out_norm == "head" ? heads : 1} {
+            .groups = c.out_norm == OutNorm::kHead ? heads : 1} {
   const size_t d = model.d_model, width = heads * dv;
-  if (c.gate != "none" && c.gate_rank == 0) {
+  if (c.gate != OutGate::kNone && c.gate_rank == 0) {
     g_ = declare.matrix("g_proj.weight", width, d);
-  } else if (c.gate != "none") {
+  } else if (c.gate != OutGate::kNone) {
     g_a_ = declare.matrix("g_a_proj.weight", c.gate_rank, d);
     g_b_ = declare.matrix("g_b_proj.weight", width, c.gate_rank);
   }
-  if (c.out_norm != "none") w_ = declare.vector("o_norm.weight", c.out_norm == "head" ? dv : width);
+  if (c.out_norm != OutNorm::kNone)
+    w_ = declare.norm("o_norm.weight", c.out_norm == OutNorm::kHead ? dv : width);
   o_ = declare.matrix("o_proj.weight", d, width, Init::kOutput);
 }
 
 Var FastWeightOutput::forward(const MixerCall& call, Var o) const {
   Exec& e = call.exec;
   Var gate;
-  if (c_.gate != "none") {
+  if (c_.gate != OutGate::kNone) {
     const Var x = call.gate_input();
     gate = c_.gate_rank ? linear(e, linear(e, x, g_a_), g_b_) : linear(e, x, g_);
   }
-  const bool silu = c_.gate == "silu";
-  if (c_.out_norm != "none")
+  const bool silu = c_.gate == OutGate::kSilu;
+  if (c_.out_norm != OutNorm::kNone)
     o = rmsnorm(e, o, w_, norm_, {.z = gate, .gate = silu ? RmsNormGate::kSilu : RmsNormGate::kSigmoid});
-  else if (c_.gate != "none")
+  else if (c_.gate != OutGate::kNone)
     o = gated(e, o, gate, silu ? Gate::kSilu : Gate::kSigmoid);
   return linear(e, o, o_, call.residual);
 }
@@ -198,12 +211,46 @@ Dims dims_of(const FastWeightConfig& c, const ModelConfig& model) {
 
 class FastWeightMixer : public Mixer {
  public:
+  using Config = FastWeightConfig;
+
+  static Config resolve(Config c, const ModelConfig& model) {
+    const Dims d = dims_of(c, model);
+    c.key_heads = static_cast<int64_t>(d.key_heads);
+    c.head_dim = static_cast<int64_t>(d.dk), c.value_dim = static_cast<int64_t>(d.dv);
+    c.rule.resolve(c.head_dim), c.output.resolve(model);
+    return c;
+  }
+
+  static void validate(const Config& c, const std::string& where, const ModelConfig& model,
+                       std::vector<Problem>& problems) {
+    const auto problem = [&](const char* field, const std::string& what, const std::string& fix) {
+      problems.push_back({where + "." + field, what, fix});
+    };
+    check_rotated(check_head_dim(c.heads, c.head_dim, where, model, problems), c.rope_theta, where, problems);
+    const Dims d = dims_of(c, model);
+    if (d.heads % d.key_heads != 0)
+      problem("key_heads", fmt::format("{} does not divide heads {}", d.key_heads, d.heads),
+              "give a divisor of heads");
+    if (c.conv == 1) problem("conv", "is 1", "give 2 to 8 taps, or 0 for none");
+    if (c.normalise && c.rule.write != FastWeightWrite::kAdditive)
+      problem("normalise", "is true with the delta rule", "set write to additive");
+    if (c.rule.steps > 1 && c.rule.write != FastWeightWrite::kDelta)
+      problem("steps", "is above 1 with additive writes", "set write to delta");
+    if (c.rule.decay == RuleDecay::kForget &&
+        (c.conv || c.rule.steps > 1 || d.key_heads != d.heads || c.rope_theta > 0))
+      problem("decay", "is forget, which makes the keys: no conv, steps, key_heads or rope_theta then",
+              "set conv to 0 and leave the others out");
+    if (c.output.gate_rank && c.output.gate == OutGate::kNone)
+      problem("gate_rank", "is given without a gate", "leave it out, or set gate");
+    validate_rule(c.rule, where, problems);
+  }
+
   FastWeightMixer(const FastWeightConfig& c, const ModelConfig& model, Declare declare)
       : c_(c),
         d_(dims_of(c, model)),
-        steps_(static_cast<size_t>(c.steps)),
+        steps_(static_cast<size_t>(c.rule.steps)),
         q_(declare.matrix("q_proj.weight", d_.key_heads * d_.dk, model.d_model)),
-        rule_(c.rule, {d_.heads, d_.key_heads, d_.dk, d_.dv, steps_}, model, declare) {
+        rule_(c.rule, {d_.heads, d_.key_heads, d_.dk, d_.dv}, model, declare) {
     const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv, d = model.d_model;
     if (!rule_.makes_keys()) k_ = declare.matrix("k_proj.weight", steps_ * keys, d);
     v_ = declare.matrix("v_proj.weight", steps_ * values, d);
@@ -226,8 +273,9 @@ class FastWeightMixer : public Mixer {
     const FeatureConfig& f = c_.features;
     const auto p = static_cast<float>(f.qkv_dropout);
     const bool drop = p > 0 && e.dropout_rng() != nullptr,
-               fused = c_.conv && f.feature == "silu" && f.value_feature == "silu",
-               fused_norm = fused && !drop && f.feature_norm == "l2" && !rope_ && d_.dk <= kShortConvMaxL2;
+               fused = c_.conv && f.feature == Map::kSilu && f.value_feature == Map::kSilu,
+               fused_norm =
+                   fused && !drop && f.feature_norm == FeatureNorm::kL2 && !rope_ && d_.dk <= kShortConvMaxL2;
     if (steps_ == 1 || c_.conv) {
       const size_t ws[] = {q_, rule_.makes_keys() ? v_ : k_, v_};
       Var all = linear_concat(e, call.input, std::span(ws, rule_.makes_keys() ? 2 : 3));
@@ -281,50 +329,8 @@ class FastWeightMixer : public Mixer {
 
 }  // namespace
 
-namespace fast_weight_detail {
-
-void validate(FastWeightConfig c, const Json& settings, const std::string& where, const ModelConfig& model,
-              std::vector<Problem>& problems) {
-  const size_t before = problems.size();
-  read_fields(c, settings, where, problems);
-  if (problems.size() > before) return;
-  const auto problem = [&](const char* field, const std::string& what, const std::string& fix) {
-    problems.push_back({where + "." + field, what, fix});
-  };
-  check_rotated(check_head_dim(c.heads, c.head_dim, where, model, problems), c.rope_theta, where, problems);
-  const Dims d = dims_of(c, model);
-  if (d.heads % d.key_heads != 0)
-    problem("key_heads", fmt::format("{} does not divide heads {}", d.key_heads, d.heads),
-            "give a divisor of heads");
-  if (c.conv == 1) problem("conv", "is 1", "give 2 to 8 taps, or 0 for none");
-  if (c.normalise && c.rule.write != "additive")
-    problem("normalise", "is true with the delta rule", "set write to additive");
-  if (c.steps > 1 && c.rule.write != "delta")
-    problem("steps", "is above 1 with additive writes", "set write to delta");
-  if (c.rule.decay == "forget" && (c.conv || c.steps > 1 || d.key_heads != d.heads || c.rope_theta > 0))
-    problem("decay", "is forget, which makes the keys: no conv, steps, key_heads or rope_theta then",
-            "set conv to 0 and leave the others out");
-  if (c.output.gate_rank && c.output.gate == "none")
-    problem("gate_rank", "is given without a gate", "leave it out, or set gate");
-  validate_rule(c.rule, where, problems);
+MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults) {
+  return mixer_entry<FastWeightMixer>(std::move(name), std::move(summary), defaults);
 }
 
-std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const ModelConfig& model,
-                            Declare declare) {
-  std::vector<Problem> none;
-  read_fields(c, settings, "", none);
-  return std::make_unique<FastWeightMixer>(c, model, declare);
-}
-
-Json complete(FastWeightConfig c, const Json& settings, const ModelConfig& model) {
-  std::vector<Problem> none;
-  read_fields(c, settings, "", none);
-  const Dims d = dims_of(c, model);
-  c.key_heads = static_cast<int64_t>(d.key_heads);
-  c.head_dim = static_cast<int64_t>(d.dk), c.value_dim = static_cast<int64_t>(d.dv);
-  c.rule.resolve(c.head_dim), c.output.resolve(model);
-  return write_fields(c);
-}
-
-}  // namespace fast_weight_detail
 }  // namespace braid

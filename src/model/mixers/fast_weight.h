@@ -9,18 +9,26 @@ namespace braid {
 
 // ---- The rule: decay, write and read, with their projections. HQLT uses it, too.
 
+enum class RuleDecay : uint8_t { kNone, kConstant, kToken, kChannel, kSigmoid, kForget };
+Choices<RuleDecay> rule_decays();
+
 struct RuleConfig {
-  std::string decay = "none", write = "delta";
+  RuleDecay decay = RuleDecay::kNone;
+  FastWeightWrite write = FastWeightWrite::kDelta;
   bool negative_eigenvalues = false;
-  int64_t decay_rank = 0;
+  int64_t decay_rank = 0, steps = 1;
+  template <class V>
+  void visit_steps(V& v) {
+    v("steps", steps, {1, 16}, "writes per token: several Householder steps (DeltaProduct)");
+  }
   template <class V>
   void visit(V& v) {
-    v("decay", decay, {"none", "constant", "token", "channel", "sigmoid", "forget"},
+    v("decay", decay, rule_decays(),
       "forgetting: constant per head (RetNet); one number per head and token (Mamba2, Gated DeltaNet) or per "
       "key channel (KDA), both -exp(A_log) softplus; per channel, log sigmoid / 16 (GLA); per channel with "
       "key "
       "= 1 - decay (HGRN2)");
-    v("write", write, {"additive", "delta"},
+    v("write", write, {{"additive", FastWeightWrite::kAdditive}, {"delta", FastWeightWrite::kDelta}},
       "what is written: the value, or its difference from what is there");
     v("negative_eigenvalues", negative_eigenvalues, "write strength of the delta rule up to 2 instead of 1");
     v("decay_rank", decay_rank, {0, 65536},
@@ -31,7 +39,6 @@ struct RuleConfig {
 
 struct RuleShape {
   size_t heads, key_heads, dk, dv;
-  size_t steps = 1;  // writes per token
 };
 
 class FastWeightRule {
@@ -72,31 +79,44 @@ void validate_rule(const RuleConfig& c, const std::string& where, std::vector<Pr
 
 // ---- Feature maps of queries, keys and values.
 
+enum class FeatureNorm : uint8_t { kL2, kL1, kNone };
+
 struct FeatureConfig {
-  std::string feature = "silu", feature_norm = "l2", value_feature = "silu";
-  double qkv_dropout = 0;
+  Map feature = Map::kSilu;
+  FeatureNorm feature_norm = FeatureNorm::kL2;
+  Map value_feature = Map::kSilu;
+  Dropout qkv_dropout = {};
   template <class V>
   void visit(V& v) {
-    v("feature", feature, {"silu", "relu", "elu1", "identity"}, "feature map of q and k; elu1 = 1 + elu");
-    v("feature_norm", feature_norm, {"l2", "l1", "none"}, "normalisation of q and k after it, head by head");
-    v("value_feature", value_feature, {"silu", "identity"}, "the same for v");
-    v("qkv_dropout", qkv_dropout, {0, 0.99},
+    v("feature", feature,
+      {{"silu", Map::kSilu}, {"relu", Map::kRelu}, {"elu1", Map::kElu1}, {"identity", Map::kIdentity}},
+      "feature map of q and k; elu1 = 1 + elu");
+    v("feature_norm", feature_norm,
+      {{"l2", FeatureNorm::kL2}, {"l1", FeatureNorm::kL1}, {"none", FeatureNorm::kNone}},
+      "normalisation of q and k after it, head by head");
+    v("value_feature", value_feature, {{"silu", Map::kSilu}, {"identity", Map::kIdentity}}, "the same for v");
+    v("qkv_dropout", qkv_dropout,
       "share of q, k and v dropped in training: after the feature map; hqlt: before it, for both memories");
   }
 };
-Var mapped(Exec& e, Var x, const std::string& feature);
-Var normed(Exec& e, Var x, size_t heads, const std::string& norm);
+Var mapped(Exec& e, Var x, Map feature);
+Var normed(Exec& e, Var x, size_t heads, FeatureNorm norm);
 
 // ---- Norm and gate of the output.
 
+enum class OutNorm : uint8_t { kHead, kFull, kNone };
+enum class OutGate : uint8_t { kNone, kSilu, kSigmoid };
+
 struct OutputConfig {
-  std::string out_norm = "head", gate = "none";
+  OutNorm out_norm = OutNorm::kHead;
+  OutGate gate = OutGate::kNone;
   int64_t gate_rank = 0;
   double out_eps = 0;
   template <class V>
   void visit(V& v) {
-    v("out_norm", out_norm, {"head", "full", "none"}, "RMSNorm of the output: per head, or over all heads");
-    v("gate", gate, {"none", "silu", "sigmoid"},
+    v("out_norm", out_norm, {{"head", OutNorm::kHead}, {"full", OutNorm::kFull}, {"none", OutNorm::kNone}},
+      "RMSNorm of the output: per head, or over all heads");
+    v("gate", gate, {{"none", OutGate::kNone}, {"silu", OutGate::kSilu}, {"sigmoid", OutGate::kSigmoid}},
       "what the output is multiplied with: a projection of the input");
     v("gate_rank", gate_rank, {0, 65536}, "inner width of a low-rank gate projection; 0 = full rank");
     v("out_eps", out_eps, {0, 1}, "epsilon of out_norm; 0 = the model's norm_eps");
@@ -119,12 +139,12 @@ class FastWeightOutput {
 // ---- The mixer.
 
 struct FastWeightConfig {
-  int64_t heads = 4, key_heads = 0, head_dim = 0, value_dim = 0, conv = 4, steps = 1;
+  int64_t heads = 4, key_heads = 0, head_dim = 0, value_dim = 0, conv = 4;
   double rope_theta = 0;
   bool normalise = false;
-  FeatureConfig features;
-  RuleConfig rule;
-  OutputConfig output;
+  FeatureConfig features = {};
+  RuleConfig rule = {};
+  OutputConfig output = {};
   template <class V>
   void visit(V& v) {
     v("heads", heads, {1, 4096}, "heads of values, each with a memory");
@@ -132,37 +152,29 @@ struct FastWeightConfig {
     v("head_dim", head_dim, {0, 512}, "numbers per head in q and k; 0 = d_model / heads");
     v("value_dim", value_dim, {0, 512}, "numbers per head in v; 0 = head_dim");
     v("conv", conv, {0, 8}, "taps of the short convolution on q, k and v; 0 = none");
-    v("steps", steps, {1, 16}, "writes per token: several Householder steps (DeltaProduct)");
+    rule.visit_steps(v);
     v("rope_theta", rope_theta, {0, 1e12}, "base of a rotary embedding of q and k; 0 = none");
     v("normalise", normalise, "divide by what the same memory makes of ones (additive writes)");
     features.visit(v), rule.visit(v), output.visit(v);
   }
 };
 
-namespace fast_weight_detail {
-void validate(FastWeightConfig c, const Json& settings, const std::string& where, const ModelConfig& model,
-              std::vector<Problem>& problems);
-std::unique_ptr<Mixer> make(FastWeightConfig c, const Json& settings, const ModelConfig& model,
-                            Declare declare);
-Json complete(FastWeightConfig c, const Json& settings, const ModelConfig& model);
-}  // namespace fast_weight_detail
+MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults);
 
-// An entry of the registry for one set of defaults.
-template <FastWeightConfig (*defaults)()>
-MixerEntry fast_weight_entry(std::string_view name, std::string_view summary) {
-  return {name,
-          summary,
-          [](const Json& settings, const std::string& where, const ModelConfig& model,
-             std::vector<Problem>& problems) {
-            fast_weight_detail::validate(defaults(), settings, where, model, problems);
-          },
-          [](const Json& settings, const ModelConfig& model, Declare declare) {
-            return fast_weight_detail::make(defaults(), settings, model, declare);
-          },
-          [] { return list_fields(defaults()); },
-          [](const Json& settings, const ModelConfig& model) {
-            return fast_weight_detail::complete(defaults(), settings, model);
-          }};
-}
+// ---- The mixers that are this one with other defaults: the rows of fast_weight_table.cpp.
+
+enum class FastRule : uint8_t {
+  kLinearAttention,
+  kRetnet,
+  kGla,
+  kHgrn2,
+  kDeltanet,
+  kGatedDeltanet,
+  kKda,
+  kGatedDeltaproduct
+};
+MixerEntry fast_weight_entry(FastRule row);
+RuleConfig rule_of(FastRule row);
+Choices<FastRule> fast_rules();  // by the mixers' names
 
 }  // namespace braid

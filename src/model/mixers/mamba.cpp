@@ -21,19 +21,16 @@ struct MambaConfig {
   }
 };
 
-MambaConfig resolve(MambaConfig c, const ModelConfig& model) {
-  if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
-  if (c.dt_rank == 0) c.dt_rank = (model.d_model + 15) / 16;
-  return c;
-}
-
-void validate(const Json& settings, const std::string& where, const ModelConfig&,
-              std::vector<Problem>& problems) {
-  parse_fields<MambaConfig>(settings, where, problems);
-}
-
 class Mamba : public Mixer {
  public:
+  using Config = MambaConfig;
+
+  static Config resolve(Config c, const ModelConfig& model) {
+    if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
+    if (c.dt_rank == 0) c.dt_rank = (model.d_model + 15) / 16;
+    return c;
+  }
+
   Mamba(const MambaConfig& c, const ModelConfig& model, Declare declare)
       : inner_(c.d_inner),
         state_(c.state),
@@ -78,25 +75,8 @@ class Mamba : public Mixer {
   size_t in_, conv_, conv_bias_, x_, dt_, dt_bias_, a_log_, skip_, out_;
 };
 
-MambaConfig parsed(const Json& settings, const ModelConfig& model) {
-  std::vector<Problem> none;
-  return resolve(parse_fields<MambaConfig>(settings, "", none), model);
-}
-
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
-  return std::make_unique<Mamba>(parsed(settings, model), model, declare);
-}
-
 }  // namespace
 
-MixerEntry mamba_entry() {
-  return {
-      "mamba",
-      "Mamba: convolution, selective scan, gate",
-      validate,
-      make,
-      [] { return list_fields(MambaConfig()); },
-      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
-}
+MixerEntry mamba_entry() { return mixer_entry<Mamba>("mamba", "Mamba: convolution, selective scan, gate"); }
 
 }  // namespace braid

@@ -1,6 +1,8 @@
 // Mamba2, arXiv:2405.21060: the additive fast-weight memory with one decay per head and token; keys are B,
 // queries C, values dt x. The gate comes before the norm, which takes each group by itself, as the authors'
 // code does.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "model/mixers/registry.h"
@@ -24,28 +26,28 @@ struct Mamba2Config {
   }
 };
 
-Mamba2Config resolve(Mamba2Config c, const ModelConfig& model) {
-  if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
-  return c;
-}
-
-void validate(const Json& settings, const std::string& where, const ModelConfig& model,
-              std::vector<Problem>& problems) {
-  const size_t before = problems.size();
-  const Mamba2Config c = resolve(parse_fields<Mamba2Config>(settings, where, problems), model);
-  if (problems.size() > before) return;
-  if (c.d_inner % c.head_dim != 0)
-    problems.push_back({where + ".head_dim",
-                        fmt::format("{} does not divide d_inner {}", c.head_dim, c.d_inner),
-                        "give a divisor"});
-  else if (c.d_inner / c.head_dim % c.groups != 0)
-    problems.push_back({where + ".groups",
-                        fmt::format("{} does not divide the {} heads", c.groups, c.d_inner / c.head_dim),
-                        "give a divisor"});
-}
-
 class Mamba2 : public Mixer {
  public:
+  using Config = Mamba2Config;
+
+  static Config resolve(Config c, const ModelConfig& model) {
+    if (c.d_inner == 0) c.d_inner = 2 * model.d_model;
+    return c;
+  }
+
+  static void validate(const Config& raw, const std::string& where, const ModelConfig& model,
+                       std::vector<Problem>& problems) {
+    const Config c = resolve(raw, model);
+    if (c.d_inner % c.head_dim != 0)
+      problems.push_back({where + ".head_dim",
+                          fmt::format("{} does not divide d_inner {}", c.head_dim, c.d_inner),
+                          "give a divisor"});
+    else if (c.d_inner / c.head_dim % c.groups != 0)
+      problems.push_back({where + ".groups",
+                          fmt::format("{} does not divide the {} heads", c.groups, c.d_inner / c.head_dim),
+                          "give a divisor"});
+  }
+
   Mamba2(const Mamba2Config& c, const ModelConfig& model, Declare declare)
       : inner_(c.d_inner),
         taps_(c.conv),
@@ -72,7 +74,7 @@ class Mamba2 : public Mixer {
     dt_bias_ = declare.vector("dt_bias", heads, kStepInit);
     a_log_ = declare.vector("A_log", heads, {Init::kLogUniform, 1, 16});
     skip_ = declare.vector("D", heads);
-    norm_weight_ = declare.vector("norm.weight", inner_);
+    norm_weight_ = declare.norm("norm.weight", inner_);
     out_ = declare.matrix("out_proj.weight", model.d_model, inner_, Init::kOutput);
   }
 
@@ -106,25 +108,11 @@ class Mamba2 : public Mixer {
   size_t in_, conv_, dt_bias_, a_log_, skip_, norm_weight_, out_;
 };
 
-Mamba2Config parsed(const Json& settings, const ModelConfig& model) {
-  std::vector<Problem> none;
-  return resolve(parse_fields<Mamba2Config>(settings, "", none), model);
-}
-
-std::unique_ptr<Mixer> make(const Json& settings, const ModelConfig& model, Declare declare) {
-  return std::make_unique<Mamba2>(parsed(settings, model), model, declare);
-}
-
 }  // namespace
 
 MixerEntry mamba2_entry() {
-  return {
-      "mamba2",
-      "Mamba2: additive writes, one decay per head and token, convolution, skip and gate",
-      validate,
-      make,
-      [] { return list_fields(Mamba2Config()); },
-      [](const Json& settings, const ModelConfig& model) { return write_fields(parsed(settings, model)); }};
+  return mixer_entry<Mamba2>(
+      "mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate");
 }
 
 }  // namespace braid

@@ -56,6 +56,11 @@ class Declare {
     inits_.push_back(init);
     return params_.add(prefix_ + name, {static_cast<int64_t>(size)}, false, 1, true);
   }
+  size_t norm(const std::string& name, size_t size, Init init = Init::kOnes) {  // weights of a norm
+    const size_t i = vector(name, size, init);
+    params_.mark_norm(i);
+    return i;
+  }
   // A matrix that layers share, without weight decay: the first to ask declares it.
   size_t shared(const std::string& name, size_t rows, size_t cols, Init init) {
     for (size_t i = 0; i < params_.all().size(); ++i)

@@ -1,71 +1,87 @@
 // The table of all mixers: config, command line, documentation and tests iterate over it.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "model/mixers/mixer.h"
+#include "model/mixers/spec.h"
 
 namespace braid {
 
 struct MixerEntry {
-  std::string_view name, summary;
-  void (*validate)(const Json& settings, const std::string& where, const ModelConfig& model,
-                   std::vector<Problem>& problems);
-  std::unique_ptr<Mixer> (*make)(const Json& settings, const ModelConfig& model, Declare declare);
-  std::vector<FieldDoc> (*fields)();
-  // Every setting but the type: defaults filled in, and zeros that stand for values that follow from others
-  // replaced by these. Two mixers with the same settings compute the same.
-  Json (*complete)(const Json& settings, const ModelConfig& model) = nullptr;
+  std::string name, summary;
+  std::shared_ptr<const MixerSettings> defaults;
+
+  std::vector<FieldDoc> fields() const;
+  // What is wrong goes to problems, and there is no result.
+  std::optional<MixerSpec> parse(const Json& settings, const std::string& where, const ModelConfig& model,
+                                 std::vector<Problem>& problems) const;
+  MixerSpec with_defaults() const;
 };
 
-std::span<const MixerEntry> all_mixers();
-const MixerEntry* find_mixer(std::string_view name);
-std::string mixer_names();  // "attention, ..."
+// What the layers of a config may name: the built-in mixers, and whatever is added.
+class MixerTable {
+ public:
+  MixerTable();
+  Status add(MixerEntry entry);  // an error if the name is taken
+  std::span<const MixerEntry> all() const { return entries_; }
+  const MixerEntry* find(std::string_view name) const;  // valid until the next add()
+  std::string names() const;                            // "attention, ..."
 
-// Adds a mixer that is defined elsewhere; from then on configs may name it. An error if the name is taken.
-// Name and summary must live as long as the program. Call it before other threads use models: what
-// all_mixers() and find_mixer() gave before is no longer valid.
-Status register_mixer(const MixerEntry& entry);
+ private:
+  std::vector<MixerEntry> entries_;
+};
+const MixerTable& built_in_mixers();
 
-// The entry of a class M, for mixers whose settings need nothing else: M::Config has a visit() (fields.h), M
-// is made from (const M::Config&, const ModelConfig&, Declare). What single values cannot say may be checked
-// by static void M::validate(const M::Config&, const std::string& where, const ModelConfig&,
-// std::vector<Problem>&).
+// The entry of a class M: M::Config has a visit() (fields.h), and M is made from (const M::Config&, const
+// ModelConfig&, Declare). What single values cannot say may be checked by
+//   static void M::validate(const M::Config&, const std::string& where, const ModelConfig&,
+//                           std::vector<Problem>&)
+// and zeros that stand for values that follow from others be replaced, before M is made, by
+//   static M::Config M::resolve(M::Config, const ModelConfig&)
 template <class M>
-MixerEntry mixer_entry(std::string_view name, std::string_view summary) {
+class SettingsOf final : public MixerSettings {
+ public:
   using Config = typename M::Config;
-  return {name,
-          summary,
-          [](const Json& settings, const std::string& where, const ModelConfig& model,
-             std::vector<Problem>& problems) {
-            const size_t before = problems.size();
-            const Config c = parse_fields<Config>(settings, where, problems);
-            if constexpr (requires { M::validate(c, where, model, problems); })
-              if (problems.size() == before) M::validate(c, where, model, problems);
-          },
-          [](const Json& settings, const ModelConfig& model, Declare declare) -> std::unique_ptr<Mixer> {
-            std::vector<Problem> none;
-            return std::make_unique<M>(parse_fields<Config>(settings, "", none), model, declare);
-          },
-          [] { return list_fields(Config()); },
-          [](const Json& settings, const ModelConfig&) {
-            std::vector<Problem> none;
-            return write_fields(parse_fields<Config>(settings, "", none));
-          }};
+  explicit SettingsOf(Config c) : c_(std::move(c)) {}
+  std::unique_ptr<MixerSettings> copy() const override { return std::make_unique<SettingsOf>(c_); }
+  void visit(FieldReader& v) override { c_.visit(v); }
+  void visit(FieldWriter& v) override { c_.visit(v); }
+  void visit(FieldLister& v) override { c_.visit(v); }
+  void visit(DropoutFinder& v) override { c_.visit(v); }
+  void resolve([[maybe_unused]] const ModelConfig& model) override {
+    if constexpr (requires { M::resolve(c_, model); }) c_ = M::resolve(c_, model);
+  }
+  void validate([[maybe_unused]] const std::string& where, [[maybe_unused]] const ModelConfig& model,
+                [[maybe_unused]] std::vector<Problem>& problems) const override {
+    if constexpr (requires { M::validate(c_, where, model, problems); })
+      M::validate(c_, where, model, problems);
+  }
+  std::unique_ptr<Mixer> make(const ModelConfig& model, Declare declare) const override {
+    return std::make_unique<M>(c_, model, declare);
+  }
+  const void* config(const std::type_info& type) const override {
+    return type == typeid(Config) ? &c_ : nullptr;
+  }
+
+ private:
+  Config c_;
+};
+
+template <class M>
+MixerEntry mixer_entry(std::string name, std::string summary, typename M::Config defaults = {}) {
+  return {std::move(name), std::move(summary), std::make_shared<const SettingsOf<M>>(std::move(defaults))};
 }
 
-// One per file in this folder.
+// One per file in this folder; those of the fast weights are rows of fast_weight_table.cpp.
 MixerEntry attention_entry();
-MixerEntry linear_attention_entry();
-MixerEntry retnet_entry();
-MixerEntry gla_entry();
-MixerEntry hgrn2_entry();
 MixerEntry mamba_entry();
 MixerEntry mamba2_entry();
-MixerEntry deltanet_entry();
-MixerEntry gated_deltanet_entry();
-MixerEntry kda_entry();
-MixerEntry gated_deltaproduct_entry();
 MixerEntry deltaformer_entry();
 MixerEntry hqlt_entry();
 

@@ -14,14 +14,21 @@
 
 namespace braid {
 
+enum class RopeKind : uint8_t { kNone, kLinear, kLlama3, kYarn };
+inline Choices<RopeKind> rope_kinds() {
+  return {{"none", RopeKind::kNone},
+          {"linear", RopeKind::kLinear},
+          {"llama3", RopeKind::kLlama3},
+          {"yarn", RopeKind::kYarn}};
+}
+
 struct RopeScaling {
-  std::string scaling = "none";
+  RopeKind scaling = RopeKind::kNone;
   double factor = 0, low = 0, high = 0, amplitude = 0;
   int64_t original = 0;
   template <class V>
   void visit(V& v) {
-    v("rope_scaling", scaling, {"none", "linear", "llama3", "yarn"},
-      "how frequencies change for longer sequences");
+    v("rope_scaling", scaling, rope_kinds(), "how frequencies change for longer sequences");
     v("rope_factor", factor, {0, 1e6}, "how much longer they are; 0 = 1");
     v("rope_original", original, {0, 1e9}, "llama3, yarn: length of the first training");
     v("rope_low", low, {0, 1e6}, "llama3, yarn: slower frequencies are divided by the factor; 0 = 1");

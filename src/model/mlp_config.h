@@ -1,0 +1,67 @@
+// Settings of the MLPs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "model/fields.h"
+
+namespace braid {
+
+struct DenseConfig {
+  int64_t d_ff = 0;
+  bool bias = false;
+  template <class V>
+  void visit(V& v) {
+    v("d_ff", d_ff, {1, 1e7}, "inner width");
+    v("bias", bias, "biases in all products");
+  }
+};
+struct SwigluConfig : DenseConfig {};
+struct GeluConfig : DenseConfig {};
+
+struct MoeConfig {
+  int64_t experts = 8, top_k = 2, d_ff = 0, shared_d_ff = 0;
+  template <class V>
+  void visit(V& v) {
+    v("experts", experts, {1, 4096}, "number of experts");
+    v("top_k", top_k, {1, 4096}, "experts that a token goes to");
+    v("d_ff", d_ff, {1, 1e7}, "inner width of an expert");
+    v("shared_d_ff", shared_d_ff, {0, 1e7}, "inner width of the expert that sees every token; 0 = d_ff");
+  }
+  int64_t shared_width() const { return shared_d_ff ? shared_d_ff : d_ff; }
+};
+
+struct NoMlp {
+  template <class V>
+  void visit(V&) {}
+};
+
+// Which MLP a layer has, and its settings. An immutable value; copies share what is as a file has it.
+class MlpConfig {
+ public:
+  using Settings = std::variant<NoMlp, SwigluConfig, GeluConfig, MoeConfig>;
+  // `written`: the settings as a file has them, with their type; null: every setting is written.
+  MlpConfig(Settings settings = NoMlp(), const Json* written = nullptr);
+
+  const Settings& settings() const { return settings_; }
+  template <class Config>
+  const Config* as() const {  // null: it is another one
+    return std::get_if<Config>(&settings_);
+  }
+
+  std::string_view type() const;
+  Json complete() const;  // type and every setting, zeros replaced by what they stand for
+  Json written() const;   // for config.json
+
+ private:
+  Settings settings_;
+  std::shared_ptr<const Json> written_;
+};
+
+// What is wrong goes to problems, and there is no result.
+std::optional<MlpConfig> parse_mlp(const Json& settings, const std::string& where,
+                                   std::vector<Problem>& problems);
+
+}  // namespace braid
