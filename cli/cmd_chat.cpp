@@ -16,6 +16,7 @@
 #include "infer/generate.h"
 #include "infer/prompt_memory.h"
 #include "infer/text_model.h"
+#include "io/folder.h"
 
 namespace braid {
 namespace {
@@ -323,7 +324,8 @@ class Chat {
             "{}: {}\n", m.value("role", ""),
             m.contains("content") && m["content"].is_string() ? m["content"].get<std::string>() : m.dump());
     } else if (name == "/save" && !rest.empty()) {
-      status = save_json(rest, messages_);
+      status = check_output({"/save", rest}, {{"--model", o_.model}, {"--template", o_.template_file}});
+      if (status) status = save_json(rest, messages_);
     } else if (name == "/load" && !rest.empty()) {
       status = load(rest);
     } else if (const size_t second = rest.find(' '); name == "/set" && second != std::string::npos) {

@@ -26,7 +26,7 @@ struct Options {
       "instead of --model: a model with random weights and the shape of a released one, for timings");
     v("--threads", threads, "--random: threads; 0 = all cores");
     v("--shard-size", shard_size, "hf: cut the weights into files of at most so many MB; 0 = one file");
-    v("--force", force, "replace a model that is in --out");
+    v("--force", force, "replace the files that an earlier convert wrote in --out; all others there stay");
     v("--check", check, "read and compare names, shapes and settings, write nothing");
     v("--quiet", quiet, "no progress");
     v("--json", json, "print a summary as one JSON line");

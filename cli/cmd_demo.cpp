@@ -1,14 +1,17 @@
 // Three models of the same size learn a task that needs both memories; only the hybrid has both.
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/cli.h"
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "report/page.h"
 #include "tasks/make_source.h"
+#include "train/run_folder.h"
 
 namespace braid {
 namespace {
@@ -109,9 +112,25 @@ Page report(const std::vector<Trained>& all, bool made) {
   return page;
 }
 
+// One of before folders had a mark: nothing but the demo's own runs and its page.
+bool is_unmarked_demo(const std::string& dir) {
+  size_t runs = 0, others = 0;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, ec)) {
+    const std::string name = entry.path().filename();
+    const bool contestant =
+        std::ranges::any_of(contestants(), [&](const Contestant& c) { return name == c.folder; });
+    runs += contestant && load_run_record(entry.path());
+    others += !contestant && name != "report.html";
+  }
+  return runs == contestants().size() && others == 0;
+}
+
 int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_asked, bool json) {
   if (steps < 1) return wrong_use({"demo: --steps must be at least 1"});
   if (seed < 0) return wrong_use({"demo: --seed must not be negative"});
+  if (Status s = claim_folder("--run", dir, FolderKind::kDemo, is_unmarked_demo(dir)); !s)
+    return fail(s.error());
   ThreadPool pool(resolve_threads(threads_asked));
   catch_interrupts();
   if (!json)
@@ -123,14 +142,11 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
     Trained t{.model = c, .options = training(c, dir, steps, seed), .curve = {}};
     const Result<std::unique_ptr<Source>> source = make_source(t.options);
     if (!source) return fail(source.error());
-    // The demo's own folders start afresh each time.
-    for (const char* part : {"/state", "/run.json", "/metrics.jsonl", "/result.json", "/model.safetensors"})
-      if (Status s = remove_tree(t.options.run + part); !s) return fail(s.error());
     if (!json) fmt::print("{}\n", c.name);
     std::fflush(stdout);
     const Result<TrainSummary> r =
         run_training(t.options, **source, this_program(), pool,
-                     {.quiet = json, .on_start = {}, .on_metrics = [&](const Json& line) {
+                     {.quiet = json, .start_over = true, .on_metrics = [&](const Json& line) {
                         if (line.contains("metrics"))
                           t.curve.emplace_back(line["step"].get<double>(), scores_of(line));
                       }});

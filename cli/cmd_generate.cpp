@@ -7,6 +7,7 @@
 #include "infer/generate.h"
 #include "infer/text_model.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "model/state_file.h"
 
 namespace braid {
@@ -50,6 +51,10 @@ int run(const Options& o) {
         {"generate: --model is missing", "give a model folder, e.g. one that braid train wrote"});
   if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
     return wrong_use({"generate: give one of --prompt, --prompt-file and --tokens"});
+  if (Status s = check_output({"--save-state", o.save_state},
+                              {{"--model", o.model}, {"--prompt-file", o.prompt_file}});
+      !s)
+    return wrong_use(s.error());
   if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
   if (Status s = check_draft(o.draft); !s) return wrong_use(s.error());
   std::vector<int32_t> prompt;

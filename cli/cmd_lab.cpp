@@ -4,7 +4,7 @@
 #include "base/interrupt.h"
 #include "base/nearest.h"
 #include "cli/cli.h"
-#include "io/file.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "lab/compute.h"
 #include "lab/report.h"
@@ -71,7 +71,9 @@ int run(const std::string& name, const LabOptions& o, int64_t threads, bool json
   if (e->compute) return compute(*e, o, threads, json);
   catch_interrupts();
   ThreadPool pool(resolve_threads(threads));
-  const Result<LabOutcome> r = run_experiment(*e, o, this_program(), pool);
+  LabOptions with = o;
+  with.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
+  const Result<LabOutcome> r = run_experiment(*e, with, this_program(), pool);
   if (!r) return fail(r.error());
   const std::string dir = study_dir(*e, o);
   if (json)
@@ -94,14 +96,15 @@ int report(const LabOptions& asked, bool json) {
       LabOptions o = asked;
       o.effort = effort;
       const std::string dir = study_dir(e, o);
-      if (!fs::exists(dir)) continue;
+      if (!is_study(e, o)) continue;
       if (e.compute) {
         ThreadPool pool(1);
         const Result<Computed> c = run_computation(e, o, this_program(), pool, true);
         page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
         page.paragraph(e.shows);
         if (!c) {
-          page.paragraph("Not complete yet.");
+          page.paragraph(c.error().what);
+          fmt::print(stderr, "braid: {}\n", c.error().what);
           continue;
         }
         ++found;
@@ -113,8 +116,9 @@ int report(const LabOptions& asked, bool json) {
       const Result<Study> study = load_study(e, o);
       if (!study) return fail(study.error());
       ++found;
-      if (Status s = report_page(e, *study, this_program()).save(dir + "/report.html"); !s)
-        return fail(s.error());
+      const Result<Made> made = load_made(e, o);
+      if (!made) return fail(made.error());
+      if (Status s = report_page(e, *study, *made).save(dir + "/report.html"); !s) return fail(s.error());
       page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
       page.paragraph(e.shows);
       page.code(table_text(e, *study));
@@ -123,7 +127,12 @@ int report(const LabOptions& asked, bool json) {
     }
   if (found == 0)
     return fail({asked.dir + ": there are no experiments here", "run one first: braid lab run NAME --quick"});
-  if (Status s = page.save(asked.dir + "/report.html"); !s) return fail(s.error());
+  // A folder that the lab did not make may have studies in it, but a page of its own stays.
+  const std::string file = asked.dir + "/report.html";
+  std::error_code ec;
+  const bool there = fs::exists(fs::symlink_status(file, ec));
+  if (Status s = claim_folder("--dir", asked.dir, FolderKind::kLab, !there); !s) return fail(s.error());
+  if (Status s = page.save(file); !s) return fail(s.error());
   if (!json) fmt::print("{} experiments in {}/report.html\n", found, asked.dir);
   return kOk;
 }

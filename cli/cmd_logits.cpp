@@ -4,6 +4,7 @@
 #include "cli/weight_flags.h"
 #include "infer/session.h"
 #include "infer/text_model.h"
+#include "io/folder.h"
 #include "io/safetensors.h"
 #include "model/state_file.h"
 
@@ -36,6 +37,11 @@ int run(const Options& o) {
   if (o.tokens.empty() == o.text.empty()) return wrong_use({"logits: give one of --tokens and --text"});
   if (o.out.empty())
     return wrong_use({"logits: --out is missing", "give a file name, e.g. --out logits.safetensors"});
+  const NamedPath model_folder{"--model", o.model};
+  if (Status s = check_output({"--out", o.out}, {model_folder, {"--load-state", o.load_state}}); !s)
+    return wrong_use(s.error());
+  if (Status s = check_output({"--save-state", o.save_state}, {model_folder, {"--out", o.out}}); !s)
+    return wrong_use(s.error());
   std::vector<int32_t> ids;
   if (!o.tokens.empty()) {
     Result<std::vector<int32_t>> parsed = parse_ids(o.tokens, "--tokens");

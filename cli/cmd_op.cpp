@@ -1,9 +1,8 @@
-#include <filesystem>
-
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/ops/op.h"
+#include "io/folder.h"
 
 namespace braid {
 namespace {
@@ -40,10 +39,8 @@ int run(const Options& o) {
   if (o.out.empty()) problems.push_back({"--out", "is missing", "name the safetensors file to write"});
   if (o.threads < 0 || o.threads > 1024)
     problems.push_back({"--threads", fmt::format("is {}", o.threads), "give a number from 0 to 1024"});
-  std::error_code ec;
-  if (!o.in.empty() && std::filesystem::equivalent(o.in, o.out, ec))
-    problems.push_back({"--out", "is the file of --in", "give another name"});
   if (!problems.empty()) return wrong_use(to_error("op: these options cannot be used", problems));
+  if (Status s = check_output({"--out", o.out}, {{"--in", o.in}}); !s) return wrong_use(s.error());
   Result<OpCall> call = OpCall::make(*op, o.set, o.form, o.backward);
   if (!call) return wrong_use(call.error());
   const Result<SafeTensors> file = SafeTensors::open(o.in);

@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/train.h"
 
@@ -47,6 +48,7 @@ int run_train(const TokenizerTrainOptions& o) {
   if (o.out.empty())
     return wrong_use({"tokenizer train: --out is missing", "give the tokenizer.json to write"});
   if (o.min_count < 1) return wrong_use({"tokenizer train: --min-count is below 1", "use 1 or more"});
+  if (Status s = check_output({"--out", o.out}, {{"--text", o.text}}); !s) return wrong_use(s.error());
   const Result<std::string> text = read_input(o.text);
   if (!text) return fail(text.error());
   catch_interrupts();

@@ -1,24 +1,46 @@
+#include <filesystem>
+
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "report/run_page.h"
 #include "tasks/make_source.h"
+#include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
 namespace braid {
 namespace {
 
+// What the run in o.run was started with, except for what is typed now.
+Result<TrainOptions> resumed_options(const TrainOptions& o, const CLI::App& app) {
+  const std::string file = o.run + "/run.json";
+  const Result<Json> record = load_run_record(o.run);
+  if (!record) {
+    std::error_code ec;
+    const bool there = std::filesystem::exists(file, ec);
+    return Error{"cannot resume: " + record.error().what,
+                 there ? record.error().fix : "is --run right? Without --resume a new run is started"};
+  }
+  const Result<TrainOptions> started = options_from_json((*record)["options"], file);
+  if (!started) return Error{"cannot resume: " + started.error().what, started.error().fix};
+  Json options = options_json(*started);
+  const Json typed = options_json(o);
+  for (const auto& [name, value] : typed.items())
+    if (name == "run" || name == "resume" || given(app, ("--" + name).c_str())) options[name] = value;
+  Result<TrainOptions> all = options_from_json(options, file);
+  if (!all) return all;
+  if (const std::vector<Problem> p = changed_on_the_way(*all, *started); !p.empty())
+    return to_error("cannot resume", p);
+  return all;
+}
+
 int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (o.resume) {
-    const Result<Json> record = load_json(o.run + "/run.json");
-    if (!record)
-      return fail(
-          {"cannot resume: " + record.error().what, "is --run right? Without --resume a new run is started"});
-    // What the run was started with, except for what is given now.
-    if (record->is_object() && record->contains("options"))
-      restore_options(o, (*record)["options"], [&](const char* name) { return given(app, name); });
+    Result<TrainOptions> all = resumed_options(o, app);
+    if (!all) return fail(all.error());
+    o = *std::move(all);
   }
   if (Status s = validate(o); !s) return wrong_use(s.error());
   const Result<std::unique_ptr<Source>> source = make_source(o);
@@ -26,7 +48,8 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (Status s = check_batch(o, **source); !s) return wrong_use(s.error());
   catch_interrupts();
   ThreadPool pool(resolve_threads(o.threads));
-  RunHooks hooks{.quiet = quiet || json, .on_start = {}, .on_metrics = {}};
+  RunHooks hooks{.quiet = quiet || json};
+  hooks.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
   if (json) hooks.on_metrics = [](const Json& line) { print_json(line); };
   if (!hooks.quiet) hooks.on_start = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const Result<TrainSummary> r = run_training(o, **source, this_program(), pool, hooks);

@@ -244,5 +244,52 @@ TEST(Convert, AFullDiskLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(dir / "")) << "something was left behind";
 }
 
+TEST(Convert, ForceReplacesWhatConvertWroteAndNothingElse) {
+  const Models& m = models();
+  const TempDir dir;
+  const std::string out = dir / "out";
+  const std::vector<std::string> convert{"convert", "--model", m.ours, "--to", "hf", "--out", out, "--force"};
+  // A config.json makes a folder nobody's.
+  fs::create_directory(out);
+  spit(out + "/config.json", "{}"), spit(out + "/thesis", "years of work");
+  expect_error(run_braid(convert), 1, {"--out " + out, "files that Braid did not write"});
+  EXPECT_EQ(slurp(out + "/thesis") + slurp(out + "/config.json"), "years of work{}");
+  fs::remove_all(out);
+  ASSERT_EQ(run_braid(convert).code, 0);
+  fs::create_directory(out + "/notes");
+  spit(out + "/thesis", "years of work"), spit(out + "/notes/a", "a");
+  const std::string config = slurp(out + "/config.json");
+  spit(out + "/config.json", "changed");
+  EXPECT_EQ(run_braid(convert).code, 0);
+  EXPECT_EQ(slurp(out + "/config.json"), config);
+  EXPECT_EQ(slurp(out + "/thesis") + slurp(out + "/notes/a"), "years of worka");
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir / ""), {}), 1) << "something was left beside it";
+  // A run is not a converted model.
+  const std::string run = models().train("other-run", {});
+  expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", run, "--force"}), 1,
+               {"holds a training run"});
+  EXPECT_TRUE(fs::exists(run + "/state"));
+}
+
+// All that transformers reads beside the weights.
+TEST(Convert, FilesBesideTheWeightsGoAlong) {
+  const Models& m = models();
+  const TempDir dir;
+  const std::string from = dir / "from", out = dir / "out";
+  fs::copy(m.theirs, from);
+  const std::vector<std::string> names{"chat_template.json",
+                                       "chat_template.jinja",
+                                       "generation_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "tekken.json",
+                                       "additional_chat_templates/tool.jinja"};
+  fs::create_directory(from + "/additional_chat_templates");
+  for (const std::string& n : names) spit(from + "/" + n, "{\"of\": \"" + n + "\"}");
+  const Finished f = run_braid({"convert", "--model", from, "--to", "braid", "--out", out});
+  ASSERT_EQ(f.code, 0) << f.err;
+  for (const std::string& n : names) EXPECT_EQ(slurp(out + "/" + n), slurp(from + "/" + n)) << n;
+}
+
 }  // namespace
 }  // namespace braid::test

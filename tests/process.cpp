@@ -26,6 +26,7 @@ Finished run_braid(const std::vector<std::string>& args, const RunOptions& optio
               e = open(err.c_str(), O_CREAT | O_WRONLY, 0600);
     dup2(open(in.c_str(), O_RDONLY), 0), dup2(o, 1), dup2(e, 2);
     for (const std::string& v : options.env) putenv(const_cast<char*>(v.c_str()));
+    if (!options.cwd.empty() && chdir(options.cwd.c_str()) != 0) _exit(126);
     if (options.file_limit > 0) {
       const rlimit limit{static_cast<rlim_t>(options.file_limit), static_cast<rlim_t>(options.file_limit)};
       setrlimit(RLIMIT_FSIZE, &limit);
@@ -42,7 +43,16 @@ Finished run_braid(const std::vector<std::string>& args, const RunOptions& optio
     kill(pid, options.signal);
   }
   int status = 0;
-  waitpid(pid, &status, 0);
+  bool ended = false;
+  while (options.kill_when && !ended) {
+    if (options.kill_when()) {
+      kill(pid, options.signal);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ended = waitpid(pid, &status, WNOHANG) == pid;
+  }
+  if (!ended) waitpid(pid, &status, 0);
   Finished f;
   f.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   f.out = slurp(out), f.err = slurp(err);

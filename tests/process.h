@@ -1,6 +1,7 @@
 // Runs the braid program as a user would.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,12 @@ struct Finished {
 };
 
 struct RunOptions {
-  std::vector<std::string> env = {};  // "NAME=value"
-  double kill_after = 0;              // seconds; 0: not at all
+  std::vector<std::string> env = {};     // "NAME=value"
+  double kill_after = 0;                 // seconds; 0: not at all
+  std::function<bool()> kill_when = {};  // asked every millisecond, or none
   int signal = 9;
   std::string input = {};  // what it reads from stdin
+  std::string cwd = {};    // the folder it runs in; empty: this process's
   long file_limit = 0;     // no file may grow beyond this many bytes, as on a full disk; 0: no limit
 };
 

@@ -1,47 +1,15 @@
 #include "data/text.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
 #include <fmt/format.h>
 
 #include "base/rng.h"
 #include "data/embedded.h"
-#include "data/fingerprint.h"
+#include "io/file.h"
+#include "io/hash.h"
 #include "tokenizer/tokenizer.h"
 
 namespace braid {
 namespace {
-
-Result<std::string> read_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ec;
-  const fs::file_status status = fs::status(path, ec);
-  if (status.type() == fs::file_type::not_found) return Error{path + ": no such file", "check the path"};
-  if (ec) return Error{path + ": " + ec.message()};
-  if (status.type() == fs::file_type::directory)
-    return Error{path + ": is a directory", "name one text file inside it"};
-  if (status.type() != fs::file_type::regular)  // a device might never end
-    return Error{path + ": is not a regular file", "copy its content to a file first"};
-
-  errno = 0;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) {
-    const int why = errno;
-    return Error{path + ": cannot be opened: " + std::strerror(why),
-                 why == EACCES ? "grant read permission (chmod +r)" : ""};
-  }
-  const std::streamoff size = in.tellg();
-  if (size < 0) return Error{path + ": its size cannot be read"};
-  std::string text(static_cast<size_t>(size), '\0');
-  in.seekg(0);
-  if (!in.read(text.data(), size))
-    return Error{fmt::format("{}: read {} of {} bytes", path, in.gcount(), size),
-                 "the file changed or its disk failed; try again"};
-  return text;
-}
 
 // Tokens for training. The rest is held out: the asked share, but each side keeps at least one window.
 uint64_t train_size(uint64_t tokens, uint64_t window, uint64_t held_window, double share) {
@@ -62,9 +30,10 @@ uint64_t windows_per_epoch(uint64_t train, uint64_t window) {
 Result<std::unique_ptr<TextSource>> TextSource::from_file(const std::string& path,
                                                           const TextOptions& options) {
   if (path == kShakespeare) return make(std::string(shakespeare()), path, options);
-  Result<std::string> text = read_file(path);
-  if (!text) return text.error();
-  return make(*std::move(text), path, options);
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return file.error();
+  const std::span<const std::byte> bytes = file->bytes();
+  return make(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, options);
 }
 
 Result<std::unique_ptr<TextSource>> TextSource::from_text(std::string_view text, const std::string& name,
@@ -117,7 +86,7 @@ TextSource::TextSource(Content content, std::string name, const TextOptions& opt
       train_(train_size(tokens(), window_, held_window_, options.validation_share)),
       windows_(windows_per_epoch(train_, window_)),
       validation_limit_(options.validation_limit),
-      fingerprint_(Fingerprint()
+      fingerprint_(Hash()
                        .text(tokenizer_.empty() ? "text 1" : "tokens 1")
                        .text(tokenizer_.empty() ? std::string_view(text_)
                                                 : std::string_view(reinterpret_cast<const char*>(ids_.data()),

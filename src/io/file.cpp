@@ -124,8 +124,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (st.st_size == 0) return m;
   void* p = mmap(nullptr, static_cast<size_t>(st.st_size), PROT_READ, MAP_PRIVATE, f.fd, 0);
   if (p == MAP_FAILED) return failure("map", path, errno);
-  // Where the file system can, large files come in as huge pages: weights that are read at the speed of memory lose a
-  // quarter of it to the tables of small ones. Only a wish: the answer does not matter.
+  // Where the file system can, large files come in as huge pages: weights that are read at the speed of
+  // memory lose a quarter of it to the tables of small ones. Only a wish: the answer does not matter.
   (void)madvise(p, static_cast<size_t>(st.st_size), MADV_HUGEPAGE);
   m.data_ = static_cast<const std::byte*>(p);
   m.size_ = static_cast<size_t>(st.st_size);
@@ -267,7 +267,7 @@ Status remove_tree(const std::string& path) {
   return {};
 }
 
-Status commit_dir(const std::string& tmp_dir, const std::string& final_dir) {
+Result<std::string> swap_dir(const std::string& tmp_dir, const std::string& final_dir) {
   const std::string from = without_trailing_slash(tmp_dir), to = without_trailing_slash(final_dir);
   std::error_code ec;
   int err = 0;
@@ -280,21 +280,27 @@ Status commit_dir(const std::string& tmp_dir, const std::string& final_dir) {
   if (!err) err = sync_path(from);
   if (err) return failure("bring to the disk", from, err);
 
-  if (rename(from.c_str(), to.c_str()) == 0) return sync_parent(to);
+  const auto done = [&](const std::string& old) -> Result<std::string> {
+    if (Status s = sync_parent(to); !s) return s.error();
+    return old;
+  };
+  if (rename(from.c_str(), to.c_str()) == 0) return done("");
   if (errno != ENOTEMPTY && errno != EEXIST) return write_failure(to, errno);
-  std::string old = from;
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return write_failure(to, errno);
-    old = temp_beside(to);
-    if (rename(to.c_str(), old.c_str()) != 0) return write_failure(to, errno);
-    if (rename(from.c_str(), to.c_str()) != 0) {
-      err = errno;
-      if (rename(old.c_str(), to.c_str()) == 0) return write_failure(to, err);
-      return Error{"cannot write " + to + ": " + reason(err), "what was there before is now in " + old};
-    }
-  }
-  if (Status s = sync_parent(to); !s) return s;
-  fs::remove_all(old, ec);  // if it cannot go, the new folder still stands
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return done(from);
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return write_failure(to, errno);
+  const std::string old = temp_beside(to);
+  if (rename(to.c_str(), old.c_str()) != 0) return write_failure(to, errno);
+  if (rename(from.c_str(), to.c_str()) == 0) return done(old);
+  err = errno;
+  if (rename(old.c_str(), to.c_str()) == 0) return write_failure(to, err);
+  return Error{"cannot write " + to + ": " + reason(err), "what was there before is now in " + old};
+}
+
+Status commit_dir(const std::string& tmp_dir, const std::string& final_dir) {
+  const Result<std::string> old = swap_dir(tmp_dir, final_dir);
+  if (!old) return old.error();
+  std::error_code ec;
+  if (!old->empty()) fs::remove_all(*old, ec);  // if it cannot go, the new folder still stands
   return {};
 }
 

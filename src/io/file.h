@@ -73,6 +73,8 @@ Status remove_tree(const std::string& path);  // does not follow links; fine if 
 // be on one file system. Where that file system cannot swap two folders, final_dir is missing for a moment:
 // use a new name each time if a kill in that moment matters.
 Status commit_dir(const std::string& tmp_dir, const std::string& final_dir);
+// The same, but what was there before stays: under the name that is returned, empty if there was nothing.
+Result<std::string> swap_dir(const std::string& tmp_dir, const std::string& final_dir);
 
 // Makes `to` the same file as `from` without copying, or a copy where hard links are not possible.
 Status link_or_copy_atomic(const std::string& from, const std::string& to);

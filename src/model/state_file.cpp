@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cstring>
 
+#include "io/hash.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 
@@ -15,34 +14,10 @@ namespace {
 
 constexpr const char *kFormat = "braid state 2", *kTokens = "tokens";
 
-// Tells whether bytes changed; not against forgery. Eight bytes at a time, since models are large: a step is
-// a bijection of the sum so far, so one changed word always changes the result.
-class Hash {
- public:
-  void add(std::span<const std::byte> bytes) {
-    word(bytes.size());
-    size_t i = 0;
-    for (; i + sizeof(uint64_t) <= bytes.size(); i += sizeof(uint64_t)) {
-      uint64_t x;
-      std::memcpy(&x, bytes.data() + i, sizeof x);
-      word(x);
-    }
-    uint64_t rest = 0;
-    if (i < bytes.size()) std::memcpy(&rest, bytes.data() + i, bytes.size() - i);
-    word(rest);
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  std::string text() const { return fmt::format("{:016x}", h_); }
-
- private:
-  void word(uint64_t x) { h_ = std::rotl((h_ ^ x) * 0x9e3779b97f4a7c15u, 29); }
-  uint64_t h_ = 0;
-};
-
 std::string weights_hash(const ParamSet& params) {
   Hash h;
-  params.each_piece([&](std::span<const std::byte> bytes) { h.add(bytes); });
-  return h.text();
+  params.each_piece([&](std::span<const std::byte> bytes) { h.bytes(bytes); });
+  return h.hex();
 }
 
 constexpr const char* kContent = "content";  // the key of the hash of all the rest
@@ -51,13 +26,13 @@ std::string content_hash(const std::map<std::string, std::string>& metadata,
                          std::vector<NamedTensor> tensors) {
   Hash h;
   for (const auto& [key, value] : metadata)
-    if (key != kContent) h.add(key), h.add(value);
+    if (key != kContent) h.text(key).text(value);
   std::ranges::sort(tensors, {}, &NamedTensor::name);
   for (const NamedTensor& t : tensors) {
-    h.add(t.name), h.add(dtype_name(t.view.dtype)), h.add(t.view.shape.text());
-    h.add({static_cast<const std::byte*>(t.view.data), t.view.bytes()});
+    h.text(t.name).text(dtype_name(t.view.dtype)).text(t.view.shape.text());
+    h.bytes({static_cast<const std::byte*>(t.view.data), t.view.bytes()});
   }
-  return h.text();
+  return h.hex();
 }
 
 std::string layer_name(size_t layer, const char* what) { return fmt::format("layers.{}.{}", layer, what); }

@@ -1,8 +1,12 @@
 #include "train/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
 
 #include "base/nearest.h"
 
@@ -41,6 +45,55 @@ std::vector<Problem> unusable(const TrainOptions& o) {
   if (o.eval_every == 0 && (o.patience > 0 || o.stop_at > 0))
     p.push_back({"--patience, --stop-at", "need evaluations", "set --eval-every"});
   return p;
+}
+
+namespace {
+
+std::string absolute(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (path.empty() || path.starts_with('@')) return path;
+  const fs::path whole = fs::absolute(path, ec);
+  return ec ? path : whole.lexically_normal().string();
+}
+
+// A value as a message shows it.
+std::string shown(const std::string& x) { return "'" + x + "'"; }
+std::string shown(bool x) { return x ? "given" : "not given"; }
+std::string shown(int64_t x) { return std::to_string(x); }
+std::string shown(double x) { return fmt::format("{:g}", x); }
+std::string shown(const std::vector<std::string>& x) {
+  return x.empty() ? "not given" : fmt::format("'{}'", fmt::join(x, "', '"));
+}
+
+std::map<std::string, std::string> fixed_options(TrainOptions& o) {
+  constexpr std::array kFixed{"--arch",     "--size",      "--config", "--set",         "--task",
+                              "--task-set", "--tokenizer", "--length", "--eval-length", "--fixed-embedding",
+                              "--seed"};
+  std::map<std::string, std::string> out;
+  const auto take = [&](const char* name, const auto& value, const char*) {
+    if (std::ranges::find(kFixed, std::string_view(name)) != kFixed.end()) out[name] = shown(value);
+  };
+  o.visit(take);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Problem> changed_on_the_way(TrainOptions asked, TrainOptions started) {
+  asked = with_absolute_paths(std::move(asked)), started = with_absolute_paths(std::move(started));
+  const auto now = fixed_options(asked), then = fixed_options(started);
+  std::vector<Problem> p;
+  for (const auto& [name, value] : now)
+    if (value != then.at(name))
+      p.push_back({name, "is " + value + ", but the run was started with " + then.at(name),
+                   "leave it out, or start a new run"});
+  return p;
+}
+
+TrainOptions with_absolute_paths(TrainOptions o) {
+  o.text = absolute(o.text), o.tokenizer = absolute(o.tokenizer), o.config = absolute(o.config);
+  return o;
 }
 
 }  // namespace braid

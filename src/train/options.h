@@ -53,7 +53,9 @@ struct TrainOptions {
     v("--length", length, "tokens per sequence of text");
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");
-    v("--resume", resume, "go on from the last checkpoint in --run, with the options stored there");
+    v("--resume", resume,
+      "go on from the last checkpoint in --run that is whole, with the options stored there; what is trained "
+      "and on what cannot change");
     v("--steps", steps, "optimiser updates");
     v("--batch", batch, "sequences per batch");
     v("--grow-at", grow_at,
@@ -92,5 +94,12 @@ struct TrainOptions {
 
 // Values that no training can use, all at once.
 std::vector<Problem> unusable(const TrainOptions& o);
+
+// The options that a run cannot change on the way: what is trained and on what. Where a text lies may change,
+// its content is compared by itself.
+std::vector<Problem> changed_on_the_way(TrainOptions asked, TrainOptions started);
+
+// A record is read from other folders, too. Names of what comes with the program stay.
+TrainOptions with_absolute_paths(TrainOptions o);
 
 }  // namespace braid

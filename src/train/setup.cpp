@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
 
 #include "base/cpu.h"
 #include "base/nearest.h"
 #include "io/file.h"
-#include "io/json.h"
+#include "io/strict_json.h"
 #include "model/presets.h"
+#include "train/run_folder.h"
 
 namespace braid {
 namespace {
@@ -92,19 +92,43 @@ void init_model(Model& model, const TrainOptions& o, const Source& source) {
     }
 }
 
-Json run_record(const Program& program, TrainOptions o, const Source& source, const Model& model,
-                int threads) {
+namespace {
+
+std::string now_text() {
   const std::time_t now = std::time(nullptr);
   char date[32];
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {
-      {"command", program.command},
-      {"started", date},
-      {"options", options_json(std::move(o))},
-      {"braid", {{"version", program.version}, {"commit", program.commit}, {"compiler", program.compiler}}},
-      {"machine", {{"cpu", cpu_model()}, {"isa", isa_name(active_isa())}, {"threads", threads}}},
-      {"data", {{"source", source.describe()}, {"fingerprint", source.fingerprint()}}},
-      {"parameters", model.params().count()}};
+  return date;
+}
+
+Json program_json(const Program& p) {
+  return {{"version", p.version}, {"commit", p.commit}, {"compiler", p.compiler}};
+}
+Json machine_json(int threads) {
+  return {{"cpu", cpu_model()}, {"isa", isa_name(active_isa())}, {"threads", threads}};
+}
+
+}  // namespace
+
+Json run_record(const Program& program, const TrainOptions& o, const Source& source, const Model& model,
+                int threads) {
+  return {{"version", kRunVersion},
+          {"command", program.command},
+          {"started", now_text()},
+          {"options", options_json(with_absolute_paths(o))},
+          {"braid", program_json(program)},
+          {"machine", machine_json(threads)},
+          {"data", {{"source", source.describe()}, {"fingerprint", source.fingerprint()}}},
+          {"parameters", model.params().count()}};
+}
+
+Json resumed_record(Json record, const Program& program, const TrainOptions& o, int threads) {
+  record["options"] = options_json(with_absolute_paths(o));
+  record["resumed"].push_back({{"command", program.command},
+                               {"started", now_text()},
+                               {"braid", program_json(program)},
+                               {"machine", machine_json(threads)}});
+  return record;
 }
 
 Json options_json(TrainOptions o) {
@@ -114,22 +138,22 @@ Json options_json(TrainOptions o) {
   return record;
 }
 
-void restore_options(TrainOptions& o, const Json& stored, const std::function<bool(const char*)>& keep) {
-  const auto read = [&]<class T>(const char* name, T& value, const char*) {
-    const auto it = stored.find(name + 2);
-    if (it == stored.end() || keep(name)) return;
-    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-      if (it->is_array() && std::ranges::all_of(*it, [](const Json& j) { return j.is_string(); }))
-        it->get_to(value);
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      if (it->is_string()) it->get_to(value);
-    } else if constexpr (std::is_same_v<T, bool>) {
-      if (it->is_boolean()) it->get_to(value);
-    } else {
-      if (it->is_number()) it->get_to(value);
-    }
+Result<TrainOptions> options_from_json(const Json& options, const std::string& file) {
+  TrainOptions o;
+  std::vector<std::string> known;
+  Status status;
+  const auto read = [&](const char* name, auto& value, const char*) {
+    known.emplace_back(name + 2);
+    if (status && options.contains(known.back()))
+      status = read_field(options, known.back(), value, file, "options.");
   };
   o.visit(read);
+  if (!status) return status.error();
+  for (const auto& [name, value] : options.items())
+    if (std::ranges::find(known, name) == known.end())
+      return Error{file + ": options." + name + " is not an option of this version",
+                   "go on with the version of Braid that wrote it"};
+  return o;
 }
 
 std::string train_command(TrainOptions o) {
@@ -154,34 +178,59 @@ std::string train_command(TrainOptions o) {
   return out;
 }
 
+namespace {
+
+// The record of a run that is to go on, if data and options are still what it was started with.
+Result<Json> continued(const TrainOptions& o, const Source& source, const Trainer::OnNote& note) {
+  Result<Json> record = load_run_record(o.run);
+  if (!record) return record;
+  const std::string file = o.run + "/run.json";
+  const Result<TrainOptions> started = options_from_json((*record)["options"], file);
+  if (!started) return started.error();
+  if (const std::vector<Problem> p = changed_on_the_way(o, *started); !p.empty())
+    return to_error("cannot resume", p);
+  if (run_version(*record) == 1) {  // with another hash
+    if (note) note(file + " is of an earlier version: whether the data is unchanged cannot be told");
+    (*record)["data"] = {{"source", source.describe()}, {"fingerprint", source.fingerprint()}};
+    (*record)["version"] = kRunVersion;
+  } else if ((*record)["data"]["fingerprint"] != source.fingerprint()) {
+    return Error{"cannot resume: the data is not what the run was started with",
+                 "restore the text, the task's settings and --seed, or start a new run"};
+  }
+  return record;
+}
+
+}  // namespace
+
 Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const Program& program,
                                   ThreadPool& pool, const RunHooks& hooks) {
-  namespace fs = std::filesystem;
+  const std::string option = hooks.folder_option.empty() ? "--run" : hooks.folder_option;
+  Json record;
   if (o.resume) {
-    const Result<Json> stored = load_json(o.run + "/run.json");
-    if (stored && stored->contains("data") &&
-        (*stored)["data"].value("fingerprint", "") != source.fingerprint())
-      return Error{"cannot resume: the data is not what the run was started with",
-                   "restore the text, the task's settings and --seed, or start a new run"};
+    Result<Json> earlier = continued(o, source, hooks.on_note);
+    if (!earlier) return earlier.error();
+    record = *std::move(earlier);
   }
   // A resumed run keeps the config it was written with.
   const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json") : make_config(o, source);
   if (!config) return config.error();
   std::unique_ptr<Model> model = Model::create(*config);
   init_model(*model, o, source);
-  if (!o.resume && (fs::exists(o.run + "/run.json") || fs::exists(o.run + "/state")))
-    return Error{o.run + ": there is a run in this folder",
-                 "add --resume to go on with it, or choose another --run"};
-  if (Status s = make_dirs(o.run); !s) return s.error();
+  Result<RunFolder> folder =
+      o.resume ? RunFolder::resume(o.run, option) : RunFolder::start(o.run, hooks.start_over, option);
+  if (!folder) return folder.error();
   if (!o.resume)
     if (Status s = source.save_companions(o.run); !s) return s.error();
-  if (Status s = save_json(o.run + "/run.json", run_record(program, o, source, *model, pool.threads())); !s)
-    return s.error();
+  record = o.resume ? resumed_record(std::move(record), program, o, pool.threads())
+                    : run_record(program, o, source, *model, pool.threads());
+  if (Status s = save_json(o.run + "/run.json", record); !s) return s.error();
   if (hooks.on_start)
     hooks.on_start(fmt::format("{} parameters, {}; {} threads, {}; run folder {}", model->params().count(),
                                source.describe(), pool.threads(), o.precision, o.run));
   Trainer trainer(*model, source, pool, o);
   if (hooks.on_metrics) trainer.on_metrics(hooks.on_metrics);
+  if (hooks.on_note) trainer.on_note(hooks.on_note);
+  trainer.use(*std::move(folder));
   return trainer.run(o.resume, hooks.quiet);
 }
 

@@ -25,20 +25,26 @@ struct Program {
   std::string command, version, commit, compiler;
 };
 // Command, options, seed, version, commit, compiler, machine, data: what is needed to repeat the run.
-Json run_record(const Program& program, TrainOptions o, const Source& source, const Model& model,
+Json run_record(const Program& program, const TrainOptions& o, const Source& source, const Model& model,
                 int threads);
+// The record of a run that goes on: who goes on and when is added to its list `resumed`.
+Json resumed_record(Json record, const Program& program, const TrainOptions& o, int threads);
 
 // The options as words of a command line, as far as they differ from the defaults.
 std::string train_command(TrainOptions o);
-// The options as a JSON object, names without dashes; and back, for all that `keep` does not name.
+// The options as a JSON object, names without dashes; and back: what is not there keeps its default, what is
+// of a wrong type or no option is an error. `file` is named in errors.
 Json options_json(TrainOptions o);
-void restore_options(TrainOptions& o, const Json& stored, const std::function<bool(const char*)>& keep);
+Result<TrainOptions> options_from_json(const Json& options, const std::string& file);
 
 // A run folder from start, or from its last checkpoint if o.resume, to its end.
 struct RunHooks {
   bool quiet = false;
-  std::function<void(const std::string&)> on_start;  // one line about model and data
-  Trainer::OnMetrics on_metrics;
+  bool start_over = false;         // a run that is in the folder goes; else it is an error
+  std::string folder_option = {};  // as which the folder was typed, if not as --run
+  Trainer::OnNote on_note = {};    // what a user should know even if all goes well
+  std::function<void(const std::string&)> on_start = {};  // one line about model and data
+  Trainer::OnMetrics on_metrics = {};
 };
 Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const Program& program,
                                   ThreadPool& pool, const RunHooks& hooks = {});

@@ -1,14 +1,21 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cmath>
+
+#include <atomic>
 #include <filesystem>
+#include <sstream>
 
 #include "io/json.h"
 #include "autograd/exact.h"
 #include "data/text.h"
 #include "io/file.h"
+#include "io/strict_json.h"
 #include "support/test_dir.h"
 #include "tasks/make_source.h"
 #include "verify/compare.h"
@@ -16,8 +23,27 @@
 #include "model/mixers/registry.h"
 #include "model/presets.h"
 #include "tasks/task_source.h"
+#include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/trainer.h"
+
+// Stands in for the C library in this program: no folder comes to the place of one with this name.
+namespace {
+std::string no_rename_to;
+bool refused(const char* to) {
+  if (no_rename_to.empty() || !std::string(to).ends_with(no_rename_to)) return false;
+  errno = EIO;
+  return true;
+}
+}  // namespace
+extern "C" {
+int rename(const char* from, const char* to) noexcept {
+  return refused(to) ? -1 : static_cast<int>(syscall(SYS_rename, from, to));
+}
+int renameat2(int a, const char* from, int b, const char* to, unsigned flags) noexcept {
+  return refused(to) ? -1 : static_cast<int>(syscall(SYS_renameat2, a, from, b, to, flags));
+}
+}
 
 namespace braid {
 namespace {
@@ -487,6 +513,24 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
   EXPECT_FALSE(std::isfinite(optimizer.grad_norm(grads, {})));
 }
 
+// A norm of 5 against limits below, at and above it: what the moments get is the gradient of that norm at
+// most.
+TEST(AdamW, ClipsTheNormOfTheWholeGradient) {
+  const std::unique_ptr<Model> model = make({});
+  std::vector<float> grads(model->params().block().size(), 0);
+  grads[3] = 3, grads[4] = -4;
+  for (const auto& [clip, share] : {std::pair{1.0, 0.2}, {2.5, 0.5}, {5.0, 1.0}, {7.0, 1.0}, {0.0, 1.0}}) {
+    AdamW optimizer(model->params(), {.beta1 = 0.5, .beta2 = 0.75, .clip = clip});
+    optimizer.step(grads, optimizer.grad_norm(grads, {}), 0.1, {});
+    const std::span<const float> m = optimizer.m().as<float>(), v = optimizer.v().as<float>();
+    for (const size_t i : {size_t{3}, size_t{4}}) {
+      const auto g = static_cast<float>(share) * grads[i];
+      EXPECT_FLOAT_EQ(m[i], 0.5f * g) << "clip " << clip;
+      EXPECT_FLOAT_EQ(v[i], 0.25f * g * g) << "clip " << clip;
+    }
+  }
+}
+
 TEST(Trainer, ParametersCanStayAsTheyStart) {
   TrainOptions o;
   o.task = "reachability", o.task_set = {"train_length=8", "test_length=8"}, o.fixed_embedding = true;
@@ -588,10 +632,17 @@ TEST(Trainer, StopsAtItsTargetOnAPlateauAndInTime) {
     return *r;
   };
   TrainOptions o = short_run();
-  o.patience = 3;  // the loss of one batch falls until it hardly can
+  o.patience = 3, o.lr = 0;  // the first evaluation is the best, the three after it are not better
   const TrainSummary flat = run(o);
-  EXPECT_TRUE(flat.stop == Stop::kPlateau || flat.stop == Stop::kSteps);
-  EXPECT_EQ(flat.stop == Stop::kPlateau, flat.progression.since_best == 3u);
+  EXPECT_EQ(flat.stop, Stop::kPlateau);
+  EXPECT_EQ(flat.progression.step, 80u);
+  EXPECT_EQ(flat.progression.best_step, 20u);
+  EXPECT_EQ(flat.progression.since_best, 3u);
+  o.lr = 1e-3, o.steps = 100, o.schedule = "constant";  // each is better than the one before
+  const TrainSummary falling = run(o);
+  EXPECT_EQ(falling.stop, Stop::kSteps);
+  EXPECT_EQ(falling.progression.best_step, 100u);
+  EXPECT_EQ(falling.progression.since_best, 0u);
   o = short_run();
   o.minutes = 1e-9;
   const TrainSummary late = run(o);
@@ -724,6 +775,376 @@ TEST(Trainer, KeepsTheLastCheckpointsAndTheBest) {
   ASSERT_TRUE(p);
   EXPECT_EQ(p->sample, 42u);
   fs::remove_all(dir);
+}
+
+// The first held-out batch has a token whose embedding is NaN, the later ones have not.
+class NanOnce final : public Source {
+ public:
+  size_t validation_size() const override { return 1; }
+  size_t vocab_size() const override { return 17; }
+  size_t max_length() const override { return 3; }
+  std::string fingerprint() const override { return "nan once"; }
+  std::string describe() const override { return "nan once"; }
+
+ private:
+  void append_train(Batch& out, uint64_t) const override {
+    out.append(std::vector<int32_t>{1, 2, 3}, std::vector<int32_t>{2, 3, 4});
+  }
+  void append_validation(Batch& out, size_t) const override {
+    out.append(std::vector<int32_t>{1, asked_++ == 0 ? 16 : 2}, std::vector<int32_t>{2, 3});
+  }
+  mutable std::atomic<int> asked_ = 0;
+};
+
+TEST(Trainer, ANanAtTheFirstEvaluationIsNotTheBestForEver) {
+  const TestDir dir;
+  const std::unique_ptr<Model> model = make({});
+  for (size_t i = 0; i < model->params().all().size(); ++i)
+    if (model->params()[i].name == "embedding.weight")
+      for (size_t c = 0; c < model->params()[i].cols(); ++c) model->params().mat(i).row(16)[c] = NAN;
+  ThreadPool pool(1);
+  NanOnce source;
+  TrainOptions o;
+  o.run = dir / "run", o.steps = 3, o.batch = 2, o.warmup = 0, o.eval_every = 1;
+  std::vector<double> losses;
+  Trainer trainer(*model, source, pool, o);
+  trainer.on_metrics([&](const Json& line) {
+    if (line.contains("eval_loss")) losses.push_back(line["eval_loss"].get<double>());
+  });
+  const Result<TrainSummary> r = trainer.run(false, true);
+  ASSERT_TRUE(r) << r.error().what;
+  ASSERT_EQ(losses.size(), 3u);
+  EXPECT_TRUE(std::isnan(losses[0]));
+  EXPECT_GE(r->progression.best_step, 2u);
+  EXPECT_EQ(r->progression.best_loss, std::min(losses[1], losses[2]));
+}
+
+// A short run on one batch in a folder, with a checkpoint at every second step.
+struct ShortRun {
+  TestDir dir;
+  std::string run = dir / "run";
+  std::vector<std::string> notes;
+  std::vector<float> params;
+
+  Result<TrainSummary> train(int64_t steps, bool resume, const std::string& in = "") {
+    const std::unique_ptr<Model> model = make({});
+    ThreadPool pool(1);
+    OneBatch source;
+    TrainOptions o;
+    o.run = in.empty() ? run : in, o.steps = steps, o.batch = 3, o.warmup = 2, o.schedule = "constant";
+    o.eval_every = 0, o.checkpoint_every = 2;
+    Trainer trainer(*model, source, pool, o);
+    trainer.on_note([&](const std::string& note) { notes.push_back(note); });
+    Result<TrainSummary> r = trainer.run(resume, true);
+    params.assign(model->params().block().begin(), model->params().block().end());
+    return r;
+  }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(run + "/state"))
+      names.push_back(e.path().filename());
+    std::ranges::sort(names);
+    return names;
+  }
+  std::string file(uint64_t step, const std::string& name) const {
+    return run + "/state/step-0000000" + std::to_string(step) + "/" + name;
+  }
+};
+
+void flip_a_bit(const std::string& path) {
+  std::string bytes = get(path);
+  ASSERT_GT(bytes.size(), 100u) << path;
+  bytes[bytes.size() - 9] = static_cast<char>(bytes[bytes.size() - 9] ^ 4);
+  put(path, bytes);
+}
+
+TEST(Trainer, StartingOverLeavesNothingOfTheRunBefore) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(8, false));
+  put(s.run + "/result.json", "{}");
+  ASSERT_TRUE(make_dirs(s.run + "/state/notes"));
+  put(s.run + "/letter", "mine"), put(s.run + "/state/notes/a", "mine");
+  const Result<TrainSummary> r = s.train(4, false);
+  ASSERT_TRUE(r) << r.error().what;
+  EXPECT_EQ(r->progression.step, 4u);
+  EXPECT_EQ(s.checkpoints(), (std::vector<std::string>{"notes", "step-00000002", "step-00000004"}));
+  EXPECT_EQ(get(s.run + "/letter") + get(s.run + "/state/notes/a"), "minemine");
+  EXPECT_TRUE(has(get(s.run + "/result.json"), "all steps done"));
+  // A later resume goes on with the new run.
+  ASSERT_TRUE(s.train(6, true));
+  const std::vector<float> resumed = s.params;
+  ASSERT_TRUE(s.train(6, false, s.dir / "whole"));
+  EXPECT_EQ(resumed, s.params);
+}
+
+TEST(Trainer, AForeignFolderIsNotTouched) {
+  ShortRun s;
+  ASSERT_TRUE(make_dirs(s.run));
+  put(s.run + "/config.json", R"({"model_type": "llama"})");
+  put(s.run + "/model.safetensors", "somebody's weights");
+  for (const bool resume : {false, true}) {
+    const Result<TrainSummary> r = s.train(4, resume);
+    EXPECT_TRUE(has(what(r), "--run " + s.run + ": has files that Braid did not write as a training run"));
+    EXPECT_EQ(get(s.run + "/model.safetensors"), "somebody's weights");
+  }
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& e : std::filesystem::directory_iterator(s.run)) ++files;
+  EXPECT_EQ(files, 2u);
+}
+
+// Runs of before folders had a mark and checkpoints had hashes.
+TEST(Trainer, ARunOfAnEarlierVersionGoesOn) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(6, false, s.dir / "whole"));
+  const std::vector<float> whole = s.params;
+  ASSERT_TRUE(s.train(4, false));
+  for (const char* name : {"/.braid", "/.braid-lock"}) ASSERT_TRUE(std::filesystem::remove(s.run + name));
+  for (const uint64_t step : {2, 4}) {
+    Result<Json> json = load_json(s.file(step, "trainer.json"));
+    ASSERT_TRUE(json);
+    (*json)["version"] = 1, json->erase("files"), json->erase("content");
+    ASSERT_TRUE(save_json(s.file(step, "trainer.json"), *json));
+  }
+  const Result<TrainSummary> r = s.train(6, true);
+  ASSERT_TRUE(r) << r.error().what;
+  EXPECT_EQ(s.params, whole);
+  EXPECT_TRUE(s.notes.empty());
+  EXPECT_TRUE(std::filesystem::exists(s.run + "/.braid"));
+}
+
+TEST(Checkpoint, ADamagedOneIsLeftForTheNewestThatIsWhole) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
+    ShortRun s;
+    ASSERT_TRUE(s.train(8, false, s.dir / "whole"));
+    const std::vector<float> whole = s.params;
+    ASSERT_TRUE(s.train(6, false));
+    flip_a_bit(s.file(6, name));
+    const Result<TrainSummary> r = s.train(8, true);
+    ASSERT_TRUE(r) << r.error().what;
+    EXPECT_EQ(s.params, whole) << name;
+    ASSERT_EQ(s.notes.size(), 1u) << name;
+    EXPECT_TRUE(has(s.notes[0], s.file(6, name)));
+    EXPECT_TRUE(has(s.notes[0], "going on from step 4"));
+    EXPECT_EQ(s.checkpoints(), (std::vector<std::string>{"step-00000006", "step-00000008"}));
+    s.notes.clear();
+    EXPECT_TRUE(s.train(8, true));  // what was damaged is gone
+    EXPECT_TRUE(s.notes.empty());
+  }
+}
+
+TEST(Checkpoint, IfNoneIsWholeNothingIsTouched) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(4, false));
+  flip_a_bit(s.file(4, "optimizer.safetensors"));
+  std::filesystem::remove(s.file(2, "model.safetensors"));
+  const Result<TrainSummary> r = s.train(8, true);
+  for (const std::string& part : {std::string("no checkpoint is whole"), s.file(4, "optimizer.safetensors"),
+                                  s.file(2, "model.safetensors") + ": is missing"})
+    EXPECT_TRUE(has(what(r), part));
+  EXPECT_EQ(s.checkpoints().size(), 2u);
+  std::filesystem::remove_all(s.run + "/state");
+  EXPECT_TRUE(has(what(s.train(8, true)), "no checkpoint to go on from"));
+}
+
+TEST(Checkpoint, FieldsAreReadStrictly) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(2, false));
+  const std::string file = s.file(2, "trainer.json"), whole = get(file);
+  const auto with = [&](const std::string& name, const Json& value) {
+    Json json = *load_json(file);
+    if (value == "gone")
+      json.erase(name);
+    else
+      json[name] = value;
+    EXPECT_TRUE(save_json(file, json));
+    const std::string text = what(s.train(4, true));
+    put(file, whole);
+    return text;
+  };
+  EXPECT_TRUE(has(with("sample", "x"), "trainer.json: sample is \"x\", not a whole number"));
+  EXPECT_TRUE(has(with("sample", nullptr), "trainer.json: sample is null"));
+  EXPECT_TRUE(has(with("best_loss", nullptr), "trainer.json: best_loss is null"));
+  EXPECT_TRUE(has(with("tokens", "gone"), "trainer.json: tokens is missing"));
+  EXPECT_TRUE(has(with("sample", 7), "trainer.json: was changed after it was saved"));
+  EXPECT_TRUE(has(with("version", nullptr), "trainer.json: version is null"));
+  EXPECT_TRUE(has(with("files", "gone"), "trainer.json: was changed"));
+  // A later version's checkpoint is no damage: to go back behind it would lose work.
+  EXPECT_TRUE(has(with("version", 3), "version 3 is not known here"));
+  EXPECT_TRUE(s.train(4, true));
+}
+
+// A save of the same step, as after a bad step, whose folder cannot come to its place.
+TEST(Checkpoint, StaysUntilAnotherIsInItsPlace) {
+  const TestDir dir;
+  const std::unique_ptr<Model> model = make({});
+  AdamW optimizer(model->params(), {});
+  ASSERT_TRUE(save_checkpoint(dir.path(), *model, optimizer, {.step = 5, .sample = 1}, 2));
+  no_rename_to = "step-00000005";
+  EXPECT_FALSE(save_checkpoint(dir.path(), *model, optimizer, {.step = 5, .sample = 2}, 2));
+  no_rename_to.clear();
+  const Result<Progression> p = load_checkpoint(dir.path(), 5, *model, optimizer);
+  ASSERT_TRUE(p) << p.error().what;
+  EXPECT_EQ(p->sample, 1u);
+}
+
+// Where two folders cannot be swapped, one is put aside for a moment: a kill then leaves it there.
+TEST(Checkpoint, OneThatWasPutAsideComesBack) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(6, false, s.dir / "whole"));
+  const std::vector<float> whole = s.params;
+  ASSERT_TRUE(s.train(4, false));
+  std::filesystem::remove_all(s.run + "/state/step-00000002");
+  std::filesystem::rename(s.run + "/state/step-00000004", s.run + "/state/.braid-tmp-1-1");
+  ASSERT_TRUE(make_dirs(s.run + "/state/.braid-tmp-1-2"));
+  ASSERT_TRUE(s.train(6, true));
+  EXPECT_EQ(s.params, whole);
+  EXPECT_EQ(s.checkpoints(), (std::vector<std::string>{"step-00000004", "step-00000006"}));
+}
+
+TEST(Checkpoint, OtherNamesInItsFolderAreNotSteps) {
+  const TestDir dir;
+  for (const char* name : {"step-", "step-x", "step-7", "step-99999999999999999999", "step-0000000000000007"})
+    ASSERT_TRUE(make_dirs(dir / ("state/" + std::string(name))));
+  EXPECT_EQ(latest_checkpoint(dir.path()), std::nullopt);
+}
+
+TEST(RunFolder, OneProcessIsAtWorkInIt) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(2, false));
+  Result<RunFolder> folder = RunFolder::resume(s.run);
+  ASSERT_TRUE(folder) << folder.error().what;
+  for (const bool resume : {false, true})
+    EXPECT_TRUE(has(what(s.train(4, resume)), "--run " + s.run + ": another process is at work"));
+  EXPECT_EQ(s.checkpoints().size(), 1u);
+  folder = Error{"released"};
+  EXPECT_TRUE(s.train(4, true));
+}
+
+TEST(RunFolder, ARunInItIsReplacedOnlyIfAsked) {
+  ShortRun s;
+  ASSERT_TRUE(s.train(2, false));
+  EXPECT_TRUE(has(what(RunFolder::start(s.run, false)), "there is a run in this folder"));
+  EXPECT_EQ(s.checkpoints().size(), 1u);
+  EXPECT_TRUE(RunFolder::start(s.run, true));
+  EXPECT_FALSE(std::filesystem::exists(s.run + "/state"));
+}
+
+// run_training on a task, as the command line does.
+struct RecordedRun {
+  TestDir dir;
+  TrainOptions o;
+  std::vector<std::string> notes;
+  RecordedRun() {
+    o.task = "parity", o.run = dir / "run", o.steps = 2, o.batch = 2, o.eval_size = 4, o.warmup = 0;
+    o.schedule = "constant";
+  }
+  std::string record() const { return o.run + "/run.json"; }
+  Result<TrainSummary> train(const std::string& command) {
+    Result<std::unique_ptr<Source>> source = make_source(o);
+    EXPECT_TRUE(source);
+    ThreadPool pool(1);
+    return run_training(o, **source, {command, "1", "2", "3"}, pool,
+                        {.quiet = true, .on_note = [&](const std::string& n) { notes.push_back(n); }});
+  }
+};
+
+TEST(RunRecord, KeepsTheFirstCommandAndListsTheOthers) {
+  RecordedRun r;
+  ASSERT_TRUE(r.train("the first"));
+  const std::string started = (*load_json(r.record()))["started"];
+  r.o.resume = true;
+  for (int i = 0; i < 2; ++i) {
+    r.o.steps = 4 + 2 * i;
+    const Result<TrainSummary> on = r.train("again " + std::to_string(i));
+    ASSERT_TRUE(on) << on.error().what;
+  }
+  const Json record = *load_json(r.record());
+  EXPECT_EQ(record["command"], "the first");
+  EXPECT_EQ(record["started"], started);
+  ASSERT_EQ(record["resumed"].size(), 2u);
+  EXPECT_EQ(record["resumed"][1]["command"], "again 1");
+  EXPECT_EQ(record["options"]["steps"], 6);
+}
+
+TEST(RunRecord, IsReadStrictly) {
+  RecordedRun r;
+  ASSERT_TRUE(r.train("the first"));
+  const std::string whole = get(r.record());
+  r.o.resume = true, r.o.steps = 4;
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json json = *load_json(r.record());
+    json[Json::json_pointer(pointer)] = value;
+    EXPECT_TRUE(save_json(r.record(), json));
+    const std::string text = what(r.train("again"));
+    put(r.record(), whole);
+    return text;
+  };
+  EXPECT_TRUE(has(with("/options/batch", nullptr), "run.json: options.batch is null, not a whole number"));
+  EXPECT_TRUE(has(with("/options/lr", "x"), "run.json: options.lr is \"x\", not a number"));
+  EXPECT_TRUE(has(with("/options/set", {1}), "run.json: options.set is [1]"));
+  EXPECT_TRUE(has(with("/options/sett", 1), "options.sett is not an option"));
+  EXPECT_TRUE(has(with("/options", nullptr), "run.json: options is null, not an object"));
+  EXPECT_TRUE(has(with("/data", nullptr), "run.json: data is null, not an object"));
+  EXPECT_TRUE(has(with("/data/fingerprint", 1), "run.json: data.fingerprint is 1, not a text"));
+  EXPECT_TRUE(has(with("/data/fingerprint", "1"), "the data is not what the run was started with"));
+  EXPECT_TRUE(has(with("/command", nullptr), "run.json: command is null"));
+  EXPECT_TRUE(has(with("/resumed", nullptr), "run.json: resumed is null"));
+  EXPECT_TRUE(has(with("/version", 3), "version 3 is not known"));
+  EXPECT_TRUE(has(with("", nullptr), "run.json: is not a JSON object"));
+  EXPECT_TRUE(r.notes.empty());
+  // Fingerprints of the first version are by another hash.
+  Json old = *load_json(r.record());
+  old.erase("version"), old["data"]["fingerprint"] = "0123456789abcdef";
+  ASSERT_TRUE(save_json(r.record(), old));
+  ASSERT_TRUE(r.train("again"));
+  ASSERT_EQ(r.notes.size(), 1u);
+  EXPECT_TRUE(has(r.notes[0], "whether the data is unchanged cannot be told"));
+}
+
+TEST(RunRecord, WhatIsTrainedCannotChangeOnTheWay) {
+  RecordedRun r;
+  r.o.set = {"dropout=0"};
+  ASSERT_TRUE(r.train("the first"));
+  r.o.resume = true, r.o.steps = 4;
+  const TrainOptions same = r.o;
+  const auto refused = [&](const char* name) {
+    EXPECT_TRUE(has(what(r.train("again")), std::string("cannot resume"))) << name;
+    EXPECT_TRUE(has(what(r.train("again")), std::string(name) + ": is ")) << name;
+    r.o = same;
+  };
+  r.o.arch = "mamba2", refused("--arch");
+  r.o.size = "1M", refused("--size");
+  r.o.set = {"dropout=0.1"}, refused("--set");
+  r.o.config = "other.json", refused("--config");
+  r.o.seed = 1, refused("--seed");
+  EXPECT_TRUE(r.train("again"));
+}
+
+TEST(RunRecord, PathsAreAbsolute) {
+  TrainOptions o;
+  o.text = "book.txt", o.tokenizer = "./tok", o.config = "a/../c.json";
+  const std::string here = std::filesystem::current_path();
+  const TrainOptions whole = with_absolute_paths(o);
+  EXPECT_EQ(whole.text, here + "/book.txt");
+  EXPECT_EQ(whole.tokenizer, here + "/tok");
+  EXPECT_EQ(whole.config, here + "/c.json");
+  EXPECT_TRUE(changed_on_the_way(whole, o).empty());
+  o.text = kShakespeare;
+  EXPECT_EQ(with_absolute_paths(o).text, kShakespeare);
+}
+
+// The lines of use in trainer.h are of a program that is compiled and run by the tests.
+TEST(Trainer, TheUsageInItsHeaderIsOfTheExample) {
+  const std::string header = get(BRAID_SOURCE "/src/train/trainer.h"),
+                    example = get(BRAID_SOURCE "/examples/train.cpp");
+  std::istringstream lines(header.substr(0, header.find("#pragma once")));
+  size_t seen = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("//   ")) continue;
+    ++seen;
+    EXPECT_TRUE(has(example, "  " + line.substr(5) + "\n"));
+  }
+  EXPECT_GE(seen, 4u);
 }
 
 }  // namespace

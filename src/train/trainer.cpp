@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -81,29 +82,53 @@ Trainer::Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOpti
                 .warmup = static_cast<uint64_t>(options.warmup),
                 .steps = static_cast<uint64_t>(options.steps)} {}
 
+// Takes the folder and gives it a config; a run that goes on must have this model's.
+Status Trainer::open_folder(bool resume) {
+  const std::string& dir = options_.run;
+  if (!folder_) {
+    Result<RunFolder> folder = resume ? RunFolder::resume(dir) : RunFolder::start(dir, /*over=*/true);
+    if (!folder) return folder.error();
+    folder_ = *std::move(folder);
+  }
+  check(folder_->dir() == dir, "Trainer::use: the folder is not that of the options");
+  const std::string file = dir + "/config.json";
+  std::error_code ec;
+  if (!resume || !std::filesystem::exists(file, ec)) return save_json(file, to_json(model_.config()));
+  const Result<ModelConfig> config = load_config(file);
+  if (!config) return config.error();
+  // In whatever order the keys stand.
+  if (nlohmann::json(to_json(*config)) != nlohmann::json(to_json(model_.config())))
+    return Error{file + ": is not the config of this model", "go on with the model of the run"};
+  return {};
+}
+
+Status Trainer::restore() {
+  const Result<Restored> restored = load_newest_checkpoint(options_.run, model_, optimizer_);
+  if (!restored) return restored.error();
+  if (restored->progression) {
+    p_ = *restored->progression;
+    for (const std::string& what : restored->damaged)
+      if (on_note_) on_note_(fmt::format("{}; going on from step {}", what, p_.step));
+  } else if (std::error_code ec; std::filesystem::exists(options_.run + "/model.safetensors", ec)) {
+    return Error{options_.run + ": has a model, but no checkpoint to go on from", "start a new run"};
+  }
+  while (source_.growths() < p_.growths)
+    if (!source_.grow())
+      return Error{"the checkpoint's curriculum went further than this task can",
+                   "resume with the task's settings of the run"};
+  return trim_metrics(p_.step);
+}
+
 Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
   if (const std::vector<Problem> p = unusable(options_); !p.empty())
     return to_error("these options cannot be used", p);
   const double start = seconds_now();
   const bool on_disk = !options_.run.empty();
-  if (on_disk) {
-    remove_unfinished(options_.run);
-    if (Status s = make_dirs(options_.run); !s) return s.error();
-    if (Status s = save_json(options_.run + "/config.json", to_json(model_.config())); !s) return s.error();
-  }
-  if (resume) {
-    const std::optional<uint64_t> latest = latest_checkpoint(options_.run);
-    if (latest) {
-      const Result<Progression> p = load_checkpoint(options_.run, *latest, model_, optimizer_);
-      if (!p) return p.error();
-      p_ = *p;
-    }
-    while (source_.growths() < p_.growths)
-      if (!source_.grow())
-        return Error{"the checkpoint's curriculum went further than this task can",
-                     "resume with the task's settings of the run"};
-    if (Status s = trim_metrics(p_.step); !s) return s.error();
-  }
+  if (on_disk)
+    if (Status s = open_folder(resume); !s) return s.error();
+  const std::optional<RunFolder> held = std::exchange(folder_, std::nullopt);  // until the end of this call
+  if (resume && on_disk)
+    if (Status s = restore(); !s) return s.error();
   const auto steps = static_cast<uint64_t>(options_.steps);
   const double before = p_.seconds;
   Progress bar("train", steps, p_.step, quiet);
@@ -231,7 +256,8 @@ void Trainer::look_at_curriculum(const Outcome& o, Progress& bar) {
 Status Trainer::evaluate_and_log(Progress& bar) {
   last_ = evaluate(source_, gradient_);
   const Outcome& o = last_.outcome;
-  if (p_.best_step == 0 || o.loss < p_.best_loss) p_.best_loss = o.loss, p_.best_step = p_.step;
+  if (std::isfinite(o.loss) && (p_.best_step == 0 || o.loss < p_.best_loss))
+    p_.best_loss = o.loss, p_.best_step = p_.step;
   const double score = headline_score(source_, last_);
   ++p_.since_best;
   if (score > p_.best_score) p_.best_score = score, p_.since_best = 0;
@@ -279,7 +305,8 @@ Status Trainer::log(const Json& line) {
 
 Status Trainer::trim_metrics(uint64_t last_step) {
   const std::string path = options_.run + "/metrics.jsonl";
-  if (!std::filesystem::exists(path)) return {};
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) return {};
   const Result<std::string> text = read_text(path, size_t{1} << 32);
   if (!text) return text.error();
   std::string kept;

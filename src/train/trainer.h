@@ -1,12 +1,18 @@
 // The training loop: batches, gradient, clipping, AdamW, evaluation, metrics, checkpoints; stops and resumes
 // without a trace.
 //
-//   Trainer trainer(model, source, pool, options);
-//   Result<TrainSummary> r = trainer.run(metrics_sink);
+//   const std::unique_ptr<Model> model = Model::create(*config);
+//   model->init(/*seed=*/0);
+//   ThreadPool pool(cpu_count());
+//   Trainer trainer(*model, **text, pool, options);
+//   const Result<TrainSummary> done = trainer.run(/*resume=*/false, /*quiet=*/true);
+//
+// These lines are of examples/train.cpp.
 #pragma once
 
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -15,6 +21,7 @@
 #include "train/checkpoint.h"
 #include "train/gradient.h"
 #include "train/options.h"
+#include "train/run_folder.h"
 
 namespace braid {
 
@@ -45,15 +52,24 @@ class Trainer {
  public:
   Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOptions& options);
 
-  // Starts over or, if `resume`, from the newest checkpoint of options.run. That folder gets config, metrics,
-  // checkpoints and the newest model, so Model::load() reads it, and at the end result.json; with an empty
-  // name nothing is written.
+  // Starts over or, if `resume`, from the newest whole checkpoint of options.run. That folder gets config,
+  // metrics, checkpoints and the newest model, so Model::load() reads it, and at the end result.json; with an
+  // empty name nothing is written. It must be empty or Braid's; starting over removes the run that is in it.
   Result<TrainSummary> run(bool resume, bool quiet);
+  // The folder of options.run, if the caller has taken it already: for start() or resume() as the run will
+  // be.
+  void use(RunFolder folder) { folder_ = std::move(folder); }
 
   using OnMetrics = std::function<void(const Json&)>;
   void on_metrics(OnMetrics f) { on_metrics_ = std::move(f); }
+  using OnNote = std::function<void(const std::string&)>;
+  void on_note(OnNote f) {
+    on_note_ = std::move(f);
+  }  // of damaged checkpoints that were left for an older one
 
  private:
+  Status open_folder(bool resume);
+  Status restore();
   Batch next_batch(size_t sequences);
   Status step(Progress& bar);  // one update, or none if it would not be finite
   Status evaluate_and_log(Progress& bar);
@@ -73,6 +89,8 @@ class Trainer {
   Progression p_;
   Evaluation last_;
   OnMetrics on_metrics_;
+  OnNote on_note_;
+  std::optional<RunFolder> folder_;
   std::future<Batch> ahead_;  // the batch of the next step
 };
 

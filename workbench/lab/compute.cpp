@@ -4,22 +4,52 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "io/file.h"
-#include "io/json.h"
+#include "io/hash.h"
+#include "io/strict_json.h"
+#include "lab/report.h"
 
 namespace braid {
 
 namespace {
 
 // Whatever the order of the keys, which a file may not keep.
-bool same(const Json& kept, const Json& settings) {
-  const nlohmann::json a = kept.value("settings", Json()), b = settings;
-  return a == b;
+bool same(const Json& kept, const Json& settings) { return nlohmann::json(kept) == nlohmann::json(settings); }
+
+// A file of a stage: what was computed, with which settings, and a hash of all that.
+Json hashed(Json file) {
+  nlohmann::json rest = file;
+  rest.erase("content");
+  file["content"] = Hash().text(rest.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).hex();
+  return file;
+}
+
+Status save_kept(const std::string& dir, const std::string& file, Json kept) {
+  if (Status s = make_dirs(dir + "/stages"); !s) return s;
+  return save_json(file, hashed(std::move(kept)));
+}
+
+// None: there is no such file, or its settings are others.
+Result<std::optional<Json>> load_kept(const std::string& file, const Json& settings) {
+  std::error_code ec;
+  if (!std::filesystem::exists(file, ec)) return std::optional<Json>();
+  const char* fix = "delete the file to compute this stage again";
+  const Result<Json> json = load_object(file);
+  if (!json) return Error{json.error().what, fix};
+  std::string content;
+  double seconds;
+  for (const char* name : {"settings", "value"})
+    if (!json->contains(name)) return Error{file + ": " + name + " is missing", fix};
+  if (Status s = read_field(*json, "seconds", seconds, file); !s) return Error{s.error().what, fix};
+  if (Status s = read_field(*json, "content", content, file); !s) return Error{s.error().what, fix};
+  if (hashed(*json)["content"] != content)
+    return Error{file + ": was changed after it was saved: its content has another hash", fix};
+  return same((*json)["settings"], settings) ? std::optional(*json) : std::nullopt;
 }
 
 }  // namespace
@@ -31,47 +61,49 @@ std::string Stages::path(const std::string& name, const char* kind) const {
 Result<Json> Stages::operator()(const std::string& name, const Json& settings,
                                 const std::function<Result<Json>()>& compute) {
   const std::string file = path(name, "");
-  if (std::filesystem::exists(file))
-    if (const Result<Json> kept = load_json(file); kept && same(*kept, settings)) {
-      seconds_ += kept->value("seconds", 0.0);
-      return kept->value("value", Json());
-    }
+  const Result<std::optional<Json>> kept = load_kept(file, settings);
+  if (!kept) return kept.error();
+  if (*kept) {
+    seconds_ += (**kept)["seconds"].get<double>();
+    return (**kept)["value"];
+  }
   if (only_load_) return Error{dir_ + ": is not complete", "run it first: braid lab run"};
   if (interrupted()) return interruption();
   if (!o_.quiet) fmt::print(stderr, "{}\n", name);
   const double start = seconds_now();
-  const double before = partial(name, settings).value("seconds", 0.0);
+  const Result<Json> begun = partial(name, settings);
+  if (!begun) return begun;
+  const double before = begun->value("seconds", 0.0);
   Result<Json> value = compute();
   if (!value) return value;
   const double took = before + seconds_now() - start;
   seconds_ += took;
-  if (Status s = make_dirs(dir_ + "/stages"); !s) return s.error();
-  if (Status s = save_json(file, {{"settings", settings}, {"seconds", took}, {"value", *value}}); !s)
+  if (Status s = save_kept(dir_, file, {{"settings", settings}, {"seconds", took}, {"value", *value}}); !s)
     return s.error();
   if (Status s = remove_tree(path(name, ".partial")); !s) return s.error();
   // As it would be read again: numbers through JSON and back.
-  const Result<Json> kept = load_json(file);
-  if (!kept) return kept.error();
-  return kept->value("value", Json());
+  const Result<std::optional<Json>> again = load_kept(file, settings);
+  if (!again) return again.error();
+  check(again->has_value(), "Stages: the settings do not survive JSON");
+  return (**again)["value"];
 }
 
-Json Stages::partial(const std::string& name, const Json& settings) const {
-  const std::string file = path(name, ".partial");
-  if (!std::filesystem::exists(file)) return Json::object();
-  const Result<Json> kept = load_json(file);
-  return kept && same(*kept, settings) ? kept->value("value", Json::object()) : Json::object();
+Result<Json> Stages::partial(const std::string& name, const Json& settings) const {
+  const Result<std::optional<Json>> kept = load_kept(path(name, ".partial"), settings);
+  if (!kept) return kept.error();
+  return *kept ? (**kept)["value"] : Json::object();
 }
 
 Status Stages::keep_partial(const std::string& name, const Json& settings, const Json& value) const {
-  if (Status s = make_dirs(dir_ + "/stages"); !s) return s;
-  return save_json(path(name, ".partial"), {{"settings", settings}, {"value", value}});
+  return save_kept(dir_, path(name, ".partial"),
+                   {{"settings", settings}, {"seconds", 0.0}, {"value", value}});
 }
 
 bool Computed::held() const { return std::ranges::all_of(findings.claims, &Claim::held); }
 
 namespace {
 
-Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, const Program& program) {
+Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, const Made& made) {
   Page page{std::string(e.title)};
   page.paragraph(e.shows);
   page.paragraph(fmt::format("After: {}. Effort: {}.", e.paper, effort_name(o.effort)));
@@ -86,11 +118,7 @@ Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, con
   table.words = true;
   page.table(table);
   page.append(c.findings.page);
-  page.heading("How to do it again");
-  page.code(program.command);
-  page.paragraph(fmt::format("{} of computing. Braid {} ({}), {}; {}, {}.", human_time(c.seconds),
-                             program.version, program.commit, program.compiler, cpu_model(),
-                             isa_name(active_isa())));
+  add_made(made, fmt::format("{} of computing.", human_time(c.seconds)), page);
   return page;
 }
 
@@ -98,13 +126,18 @@ Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, con
 
 Result<Computed> run_computation(const Experiment& e, const LabOptions& o, const Program& program,
                                  ThreadPool& pool, bool only_load) {
+  if (only_load && !is_study(e, o))
+    return Error{study_dir(e, o) + ": is not complete", "run it first: braid lab run"};
+  if (!only_load)
+    if (Status s = claim_study(e, o); !s) return s.error();
+  const Result<Made> made = only_load ? load_made(e, o) : Result<Made>(made_here(program));
+  if (!made) return made.error();
   Stages stages(e, o, pool, only_load);
-  if (Status s = make_dirs(stages.dir()); !s) return s.error();
   Result<Findings> findings = e.compute(stages);
   if (!findings) return findings.error();
   Computed out{std::move(*findings), stages.seconds()};
-  if (Status s = save_json(stages.dir() + "/result.json", computed_json(e, o, out)); !s) return s.error();
-  if (Status s = whole_page(e, o, out, program).save(stages.dir() + "/report.html"); !s) return s.error();
+  if (Status s = save_result(stages.dir(), computed_json(e, o, out), *made); !s) return s.error();
+  if (Status s = whole_page(e, o, out, *made).save(stages.dir() + "/report.html"); !s) return s.error();
   return out;
 }
 

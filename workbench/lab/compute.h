@@ -38,11 +38,12 @@ class Stages {
   bool quiet() const { return o_.quiet; }
   ThreadPool& pool() const { return pool_; }
 
-  // The value of a stage: from its file if that has the same settings, else computed and kept.
+  // The value of a stage: from its file if that has the same settings, else computed and kept. A damaged file
+  // is an error.
   Result<Json> operator()(const std::string& name, const Json& settings,
                           const std::function<Result<Json>()>& compute);
-  // For stages that take long: what is there so far (or null), and a place to keep it.
-  Json partial(const std::string& name, const Json& settings) const;
+  // For stages that take long: what is there so far (or an empty object), and a place to keep it.
+  Result<Json> partial(const std::string& name, const Json& settings) const;
   Status keep_partial(const std::string& name, const Json& settings, const Json& value) const;
 
   static Error interruption() { return {"interrupted", "the same command goes on where it stopped"}; }

@@ -334,5 +334,62 @@ TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
   EXPECT_NE(table_text(e, r->study).find("1 not finite"), std::string::npos) << table_text(e, r->study);
 }
 
+// Nothing on disk is read as something else than it is, and nothing is thrown.
+TEST(Runner, DamagedResultsAreNamed) {
+  const TestDir dir;
+  const Experiment e = test_experiment(two_trials);
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Program program{"braid lab run test", "0", "0", "0"};
+  ASSERT_TRUE(run_experiment(e, o, program, pool));
+  const std::string trial = study_dir(e, o) + "/trials/" + e.trials(o.effort)[0].id(),
+                    file = trial + "/result.json", whole = get(file);
+  const auto refused = [&](const char* pointer, const Json& value, const std::string& part) {
+    Json json = *load_json(file);
+    json[Json::json_pointer(pointer)] = value;
+    EXPECT_TRUE(save_json(file, json));
+    for (const std::string& text : {what(run_experiment(e, o, program, pool)), what(load_study(e, o))})
+      EXPECT_TRUE(has(text, file + ": " + part));
+    put(file, whole);
+  };
+  refused("", nullptr, "is not a JSON object");
+  refused("/seconds", nullptr, "seconds is null");
+  refused("/stopped", 1, "stopped is 1");
+  refused("/metrics", nullptr, "metrics is null");
+  refused("/metrics/accuracy", nullptr, "metrics.accuracy is null");
+  refused("/metrics/accuracy/value", "x", "metrics.accuracy.value is \"x\"");
+  // Lines of a log may be of anything.
+  put(trial + "/metrics.jsonl",
+      "null\n{\"eval_loss\": null}\n{\"eval_loss\": 1, \"metrics\": null}\n"
+      "{\"eval_loss\": 1, \"metrics\": {\"accuracy\": null}}\n"
+      "{\"eval_loss\": 1, \"metrics\": {\"accuracy\": {\"value\": null}}}\n");
+  EXPECT_TRUE(run_experiment(e, o, program, pool));
+}
+
+TEST(Runner, AStudyOfAnEarlierVersionGoesOn) {
+  const TestDir dir;
+  const Experiment e = test_experiment(two_trials);
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Program program{"braid lab run test", "0", "0", "0"};
+  ASSERT_TRUE(run_experiment(e, o, program, pool));
+  const std::string study = study_dir(e, o);
+  EXPECT_EQ(load_made(e, o)->program.version, "0");
+  ASSERT_TRUE(std::filesystem::remove(study + "/.braid"));
+  Json result = *load_json(study + "/result.json");
+  result.erase("made");
+  ASSERT_TRUE(save_json(study + "/result.json", result));
+  EXPECT_TRUE(is_study(e, o));
+  EXPECT_TRUE(has(load_made(e, o)->program.command, "braid lab run test --quick"));
+  EXPECT_TRUE(run_experiment(e, o, program, pool));
+  // With a result of something else it is not a study.
+  ASSERT_TRUE(std::filesystem::remove(study + "/.braid"));
+  put(study + "/result.json", "{\"experiment\": \"another\"}");
+  EXPECT_FALSE(is_study(e, o));
+  EXPECT_TRUE(has(what(run_experiment(e, o, program, pool)), "--dir " + study));
+}
+
 }  // namespace
 }  // namespace braid

@@ -5,6 +5,7 @@
 
 #include "io/json.h"
 #include "base/interrupt.h"
+#include "io/hash.h"
 #include "lab/theory.h"
 #include "model/presets.h"
 #include "tasks/pcr.h"
@@ -129,13 +130,6 @@ bool pure_recurrent(const Model& model) {
   return a.memory == b.memory && a.tails == b.tails;
 }
 
-uint64_t weights_hash(const Model& model) {  // FNV-1a
-  uint64_t h = 14695981039346656037u;
-  for (const std::byte b : std::as_bytes(model.params().block()))
-    h = (h ^ static_cast<uint64_t>(b)) * 1099511628211u;
-  return h;
-}
-
 std::string tokens_text(const Json& tokens, int64_t address_bits) {
   std::string out;
   for (const Json& t : tokens) out += (out.empty() ? "" : " ") + pcr_token_text(t, address_bits);
@@ -211,7 +205,7 @@ Result<Findings> pcr_collision(Stages& stages) {
   Page details{""};
   for (const Given& g : all) {
     Json settings{{"most", most}, {"model", stages.model()}, {"steps", steps}};
-    if (given) settings["weights"] = weights_hash(*given);
+    if (given) settings["weights"] = Hash().bytes(std::as_bytes(given->params().block())).hex();
     const Result<Json> r =
         stages("collision-" + g.file, settings, [&] { return search(g, kMostPairs, most); });
     if (!r) return r.error();

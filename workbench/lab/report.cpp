@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/progress.h"
+#include "io/strict_json.h"
 
 namespace braid {
 namespace {
@@ -127,8 +128,7 @@ void add_scatter(const Experiment& e, const Study& study, Page& page) {
   page.chart(chart);
 }
 
-void add_repeat(const Study& study, const Program& program, Page& page) {
-  page.heading("How to do it again");
+void add_repeat(const Study& study, const Made& made, Page& page) {
   double seconds = 0;
   size_t done = 0;
   std::string commands;
@@ -142,16 +142,49 @@ void add_repeat(const Study& study, const Program& program, Page& page) {
                                      : std::string(": not done"),
                             train_command(t.trial.options));
   }
-  page.code(program.command);
-  page.paragraph(fmt::format("{} of {} training runs done, {} of training in all. Braid {} ({}), {}; {}, {}.",
-                             done, study.trials.size(), human_time(seconds), program.version, program.commit,
-                             program.compiler, cpu_model(), isa_name(active_isa())));
+  add_made(made,
+           fmt::format("{} of {} training runs done, {} of training in all.", done, study.trials.size(),
+                       human_time(seconds)),
+           page);
   page.begin_details("The training runs one by one");
   page.code(commands);
   page.end_details();
 }
 
 }  // namespace
+
+Made made_here(const Program& program) { return {program, cpu_model(), std::string(isa_name(active_isa()))}; }
+
+Json to_json(const Made& m) {
+  return {{"command", m.program.command},
+          {"version", m.program.version},
+          {"commit", m.program.commit},
+          {"compiler", m.program.compiler},
+          {"cpu", m.cpu},
+          {"isa", m.isa}};
+}
+
+Result<Made> read_made(const Json& object, const std::string& file) {
+  Made m;
+  for (const auto& [name, to] : {std::pair{"command", &m.program.command},
+                                 {"version", &m.program.version},
+                                 {"commit", &m.program.commit},
+                                 {"compiler", &m.program.compiler},
+                                 {"cpu", &m.cpu},
+                                 {"isa", &m.isa}})
+    if (Status s = read_field(object, name, *to, file, "made."); !s) return s.error();
+  return m;
+}
+
+void add_made(const Made& made, const std::string& more, Page& page) {
+  const Program& p = made.program;
+  page.heading("How to do it again");
+  page.code(p.command);
+  // What studies of earlier versions were made by is not known.
+  page.paragraph(more + (p.version.empty() ? std::string()
+                                           : fmt::format(" Braid {} ({}), {}; {}, {}.", p.version, p.commit,
+                                                         p.compiler, made.cpu, made.isa)));
+}
 
 std::vector<Verdict> verdicts(const Experiment& e, const Study& study) {
   std::vector<Verdict> out;
@@ -202,7 +235,7 @@ Json study_json(const Experiment& e, const Study& study) {
   return out;
 }
 
-Page report_page(const Experiment& e, const Study& study, const Program& program) {
+Page report_page(const Experiment& e, const Study& study, const Made& made) {
   Page page{std::string(e.title)};
   page.paragraph(e.shows);
   page.paragraph(fmt::format("Paper: {}. Effort: {}.", e.paper, effort_name(study.effort)));
@@ -240,7 +273,7 @@ Page report_page(const Experiment& e, const Study& study, const Program& program
   add_scatter(e, study, page);
   add_charts(e, study, page);
   if (e.more) e.more(study, page);
-  add_repeat(study, program, page);
+  add_repeat(study, made, page);
   return page;
 }
 

@@ -16,7 +16,19 @@ struct Verdict {
 std::vector<Verdict> verdicts(const Experiment& e, const Study& study);
 
 Json study_json(const Experiment& e, const Study& study);
-Page report_page(const Experiment& e, const Study& study, const Program& program);
+
+// By what results were made: kept with them, since a page may be written again by another command.
+struct Made {
+  Program program;
+  std::string cpu, isa;
+};
+Made made_here(const Program& program);
+Json to_json(const Made& made);
+Result<Made> read_made(const Json& object, const std::string& file);
+// How to do it again; `more` stands before the program and the machine.
+void add_made(const Made& made, const std::string& more, Page& page);
+
+Page report_page(const Experiment& e, const Study& study, const Made& made);
 
 std::string table_text(const Experiment& e, const Study& study);  // for a terminal
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lab/experiment.h"
+#include "lab/report.h"
 #include "train/setup.h"
 
 namespace braid {
@@ -23,9 +24,19 @@ struct LabOptions {
   std::string precision;     // of all trials, instead of their own
   std::string model;         // a model folder to look at, for computations that can
   bool quiet = false;
+  Trainer::OnNote on_note = {};  // what a user should know even if all goes well
 };
 
 std::string study_dir(const Experiment& e, const LabOptions& o);
+
+// Is there a folder of this study, and is it the lab's?
+bool is_study(const Experiment& e, const LabOptions& o);
+// Makes the study's folder, or takes it over if it is the lab's; errors name --dir.
+Status claim_study(const Experiment& e, const LabOptions& o);
+// result.json of a study, with what it was made by.
+Status save_result(const std::string& dir, Json result, const Made& made);
+// What a study was made by, from its result.json; of one of before that was kept, the plain command.
+Result<Made> load_made(const Experiment& e, const LabOptions& o);
 
 // What is on disk, complete or not.
 Result<Study> load_study(const Experiment& e, const LabOptions& o);

@@ -59,9 +59,11 @@ Result<Json> many_swaps(Stages& stages, const std::string& name, const Json& set
   SwapReport total;
   const double start = seconds_now();
   double before = 0;
-  if (const Json kept = stages.partial(name, settings); kept.contains("report")) {
-    total = report_of(kept["report"]), before = kept["seconds"];
-    memory.restore(kept["contents"], kept["cached"]);
+  const Result<Json> kept = stages.partial(name, settings);
+  if (!kept) return kept;
+  if (kept->contains("report")) {
+    total = report_of((*kept)["report"]), before = (*kept)["seconds"];
+    memory.restore((*kept)["contents"], (*kept)["cached"]);
   }
   Progress bar("swaps", swaps, total.swaps, stages.quiet());
   double saved = seconds_now();

@@ -13,7 +13,8 @@ namespace braid {
 namespace {
 
 Json object_in(const std::string& path) {
-  if (!std::filesystem::exists(path)) return Json::object();
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) return Json::object();
   const Result<Json> json = load_json(path);
   return json && json->is_object() ? *json : Json::object();
 }
@@ -21,6 +22,11 @@ Json object_in(const std::string& path) {
 double number_in(const Json& line, const char* name) {
   const auto it = line.find(name);
   return it != line.end() && it->is_number() ? it->get<double>() : NAN;
+}
+
+std::string text_in(const Json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 Series curve(const std::vector<Json>& lines, const std::string& title, const char* field, double factor = 1) {
@@ -62,7 +68,7 @@ void add_result(const Json& result, Page& page) {
   if (result.empty()) return page.paragraph("The run is not finished.");
   PageTable table{.head = {"", ""}, .rows = {}, .caption = "At the end."};
   const auto row = [&](const char* name, const std::string& text) { table.rows.push_back({{name}, {text}}); };
-  row("stopped", result.value("stopped", ""));
+  row("stopped", text_in(result, "stopped"));
   row("steps", fmt::format("{:.0f}", number_in(result, "step")));
   row("tokens", fmt::format("{:.0f}", number_in(result, "tokens")));
   row("time", human_time(number_in(result, "seconds")));
@@ -77,7 +83,8 @@ void add_result(const Json& result, Page& page) {
 std::vector<Json> metric_lines(const std::string& run) {
   std::vector<Json> lines;
   const std::string path = run + "/metrics.jsonl";
-  if (!std::filesystem::exists(path)) return lines;
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) return lines;
   const Result<std::string> text = read_text(path, size_t{1} << 32);
   if (!text) return lines;
   for (size_t at = 0; at < text->size();) {
@@ -93,7 +100,8 @@ Page run_page(const std::string& run) {
   const Json record = object_in(run + "/run.json");
   const std::vector<Json> lines = metric_lines(run);
   Page page("Training run " + std::filesystem::path(run).filename().string());
-  page.paragraph(record.value("/data/source"_json_pointer, std::string()));
+  if (const auto data = record.find("data"); data != record.end() && data->is_object())
+    page.paragraph(text_in(*data, "source"));
   add_result(object_in(run + "/result.json"), page);
   page.chart({.title = "Loss",
               .x_label = "step",
@@ -116,7 +124,10 @@ Page run_page(const std::string& run) {
               .series = {curve(lines, "training", "tokens_per_second")}});
   page.end_details();
   page.heading("Do it again");
-  page.code(record.value("command", ""));
+  page.code(text_in(record, "command"));
+  if (const auto resumed = record.find("resumed"); resumed != record.end() && resumed->is_array())
+    page.paragraph(
+        fmt::format("It was stopped and resumed {} times; the commands are below.", resumed->size()));
   page.begin_details("Options, program and machine");
   page.code(record.dump(2));
   page.end_details();

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "data/fingerprint.h"
+#include "io/hash.h"
 
 namespace braid {
 
@@ -11,8 +11,7 @@ TaskSource::TaskSource(std::unique_ptr<Task> task, const TaskSourceOptions& opti
   check(task_ && task_->entry, "TaskSource needs a task from make_task");
   description_ = fmt::format("{} v{}:", task_->entry->name, task_->entry->version);
   for (const Setting& s : task_->settings()) description_ += fmt::format(" {}={}", s.name, value_text(s));
-  fingerprint_ =
-      Fingerprint().text(description_).number(options_.seed).number(options_.validation_size).hex();
+  fingerprint_ = Hash().text(description_).number(options_.seed).number(options_.validation_size).hex();
 }
 
 Sample TaskSource::train_sample(uint64_t i) const {

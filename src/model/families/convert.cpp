@@ -4,12 +4,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "io/json.h"
 #include "io/file.h"
+#include "io/folder.h"
 #include "model/families/llama2c.h"
 #include "model/stored.h"
 
@@ -17,18 +20,6 @@ namespace braid {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Files beside the weights that belong to the model whoever computes it.
-constexpr const char* kAlong[] = {"tokenizer.json",
-                                  "tokenizer_config.json",
-                                  "special_tokens_map.json",
-                                  "added_tokens.json",
-                                  "vocab.json",
-                                  "merges.txt",
-                                  "tokenizer.model",
-                                  "tokenizer.bin",
-                                  "chat_template.jinja",
-                                  "generation_config.json"};
 
 DType common_dtype(const Assembled& t) {
   const DType first = t.pieces.front().dtype;
@@ -136,7 +127,7 @@ std::vector<Outgoing> outgoing_params(const std::vector<Assembled>& tensors, con
   return all;
 }
 
-// May `out` be made, or replaced? Only a model's folder is ever replaced.
+// May `out` be made, or replaced? Only a folder that was converted is ever replaced.
 Status check_out(const Conversion& c) {
   if (c.check_only) return {};
   std::error_code ec;
@@ -144,9 +135,9 @@ Status check_out(const Conversion& c) {
   if (!fs::exists(fs::symlink_status(out, ec))) return {};
   if (fs::equivalent(c.in, out, ec)) return Error{c.out + " is the model itself", "give another --out"};
   if (fs::is_directory(out, ec) && fs::is_empty(out, ec)) return {};
-  if (!c.replace) return Error{c.out + " exists", "give another --out, or --force to replace it"};
-  if (!fs::is_directory(out, ec) || !fs::exists(out / "config.json", ec))
-    return Error{c.out + " is not a model's folder, so --force does not replace it", "give another --out"};
+  if (!c.replace)
+    return Error{"--out " + c.out + ": exists", "give another --out, or --force to replace the model in it"};
+  if (Status s = check_replaceable("--out", c.out); !s) return s;
   // The model that is read must not be inside what is replaced.
   const std::string in = fs::weakly_canonical(c.in, ec).string(),
                     whole = fs::canonical(out, ec).string() + "/";
@@ -216,20 +207,32 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Outgoing>&
   if (starts.size() > 2)
     if (Status s = save_json(begun.dir + "/model.safetensors.index.json", index); !s) return s.error();
   if (Status s = save_json(begun.dir + "/config.json", config); !s) return s.error();
-  std::error_code ec;
-  const auto copy = [&](const std::string& from, const char* name) -> Status {
+  const auto copy = [&](const std::string& from, const std::string& name) -> Status {
     const Result<MappedFile> file = MappedFile::open(from);
     if (!file) return file.error();
     return write_atomic(begun.dir + "/" + name, file->bytes());
   };
-  for (const char* name : kAlong)
-    if (const std::string from = c.in + "/" + name; fs::is_regular_file(from, ec))
-      if (Status s = copy(from, name); !s) return s.error();
+  std::error_code ec;
+  for (const std::string_view name : companion_files())
+    if (const std::string from = c.in + "/" + std::string(name); fs::is_regular_file(from, ec))
+      if (Status s = copy(from, std::string(name)); !s) return s.error();
   if (!c.tokenizer.empty())
     if (Status s = copy(c.tokenizer, "tokenizer.bin"); !s) return s.error();
-  if (fs::is_directory(out, ec) && fs::is_empty(out, ec)) fs::remove(out, ec);
-  if (Status s = commit_dir(begun.dir, out); !s) return s.error();
-  begun.dir.clear();
+  for (const std::string_view folder : kTemplateFolders) {
+    const std::string more = "/" + std::string(folder);
+    if (!fs::is_directory(c.in + more, ec)) continue;
+    if (Status s = make_dirs(begun.dir + more); !s) return s.error();
+    for (fs::directory_iterator it(c.in + more, ec), end; !ec && it != end; it.increment(ec))
+      if (it->path().extension() == ".jinja")
+        if (Status s = copy(it->path(), more + "/" + it->path().filename().string()); !s) return s.error();
+  }
+  FolderMark mark{.kind = FolderKind::kModel};
+  for (fs::directory_iterator it(begun.dir, ec), end; !ec && it != end; it.increment(ec))
+    mark.files.push_back(it->path().filename());
+  if (ec) return Error{begun.dir + ": " + ec.message()};
+  std::ranges::sort(mark.files);
+  if (Status s = write_mark(begun.dir, mark); !s) return s.error();
+  if (Status s = commit_model_folder(std::exchange(begun.dir, {}), out); !s) return s.error();
   return result;
 }
 

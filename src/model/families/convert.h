@@ -15,7 +15,7 @@ struct Conversion {
   std::string in, out;         // folders; `out` appears when it is whole
   std::optional<WeightFormat> format =
       {};                    // of the numbers; q8 and q4 of large matrices alone; none: as they are
-  bool replace = false;      // a model that is in `out`
+  bool replace = false;      // files of a model that was converted to `out`; all others stay
   bool check_only = false;   // everything but writing
   uint64_t shard_bytes = 0;  // most per file, if a tensor allows; 0: one file
   std::function<bool(uint64_t done, uint64_t all)> progress = {};  // bytes written; false: stop
