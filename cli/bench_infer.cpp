@@ -21,7 +21,8 @@ namespace {
 // Sequences of one model that are read and written together, each with its state.
 class Sequences {
  public:
-  Sequences(Model& model, ThreadPool& pool, size_t count) : model_(model), pool_(pool), states_(count) {
+  Sequences(const Model& model, size_t count, Activations activations, Par par)
+      : model_(model), activations_(activations), par_(par), states_(count) {
     for (State& s : states_) s = model.new_state();
   }
 
@@ -36,7 +37,11 @@ class Sequences {
       if (scored) last.push_back(offsets.back() - 1);
     }
     arena_.reset();
-    Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_), .profile = profile});
+    Exec exec({.arena = &arena_,
+               .params = &model_.params(),
+               .par = par_,
+               .profile = profile,
+               .activations = activations_});
     const Var h = model_.hidden(exec, {.tokens = tokens, .offsets = offsets, .states = states}, last);
     return model_.logits(exec, h);
   }
@@ -57,8 +62,9 @@ class Sequences {
   }
 
  private:
-  Model& model_;
-  ThreadPool& pool_;
+  const Model& model_;
+  Activations activations_;
+  Par par_;
   std::vector<State> states_;
   Arena arena_;
 };
@@ -74,10 +80,10 @@ std::vector<int32_t> random_tokens(size_t n, int64_t vocab, uint64_t seed) {
 }
 
 // The logits of a few tokens, read as a prompt and then one by one, against those of every op's reference.
-CheckRow check_model(Model& model, ThreadPool& pool) {
+CheckRow check_model(const Model& model, Activations activations, Par par) {
   const std::vector<int32_t> ids = random_tokens(4, model.config().vocab_size, 1);
-  const auto logits = [&] {
-    Sequences one(model, pool, 1);
+  const auto logits = [&](Par with) {
+    Sequences one(model, 1, activations, with);
     one.read(std::span(ids).first(2));
     std::vector<float> all;
     for (size_t i = 2; i < ids.size(); ++i) {
@@ -86,14 +92,14 @@ CheckRow check_model(Model& model, ThreadPool& pool) {
     }
     return all;
   };
-  const std::vector<float> got = logits();
-  for (const OpEntry& op : all_ops()) op.impls().force("ref");
-  const std::vector<float> want = logits();
-  for (const OpEntry& op : all_ops()) op.impls().unforce();
+  KernelChoice references;
+  for (const OpEntry& op : all_ops()) references.force(op.name, "ref");
+  const std::vector<float> got = logits(par), want = logits(par.with(references));
   // Rounding to 16 bits makes a difference in the last bit of f32 one of 2^-16, in every layer anew.
   bool rounded = false;
   for (size_t i = 0; i < model.params().all().size(); ++i)
-    if (const StoredMatrix* m = model.params().stored(i)) rounded |= weight_matmul_rounds(m->format);
+    if (const StoredMatrix* m = model.params().stored(i))
+      rounded |= weight_matmul_rounds(m->format, activations, par);
   return {"logits = references", compare<float, float>(got, want), rounded ? kTol16 : kTolF32Grad};
 }
 
@@ -109,8 +115,9 @@ using Parts = std::vector<std::pair<double, std::string>>;  // seconds and op
 
 struct Bench {
   const InferBench& o;
-  Model& model;
+  const Model& model;
   ThreadPool& pool;
+  Activations activations;
   bool json;
   double read = measure_read_bandwidth(pool), peak = measure_fma_peak(pool);
   size_t weight_bytes = 0;
@@ -148,8 +155,8 @@ struct Bench {
               const Mat<float> x = arena.mat(rows, m->cols), y = arena.mat(rows, m->rows);
               std::fill_n(x.data, x.count(), 1.0f);
               const WeightProduct p{x, *m, y};
-              weight_matmul({&p, 1}, Into::kOverwrite, arena.take<float>(weight_matmul_scratch({&p, 1})),
-                            Par(pool));
+              const size_t scratch = weight_matmul_scratch({&p, 1}, activations, Par(pool));
+              weight_matmul({&p, 1}, Into::kOverwrite, activations, arena.take<float>(scratch), Par(pool));
             }
           },
           1, 0);
@@ -184,7 +191,7 @@ struct Bench {
     if (json) {
       Json j{{"model", o.model},
              {"weights", format},
-             {"activations", o.weights.activations},
+             {"activations", activations_name(activations)},
              {"threads", pool.threads()},
              {"test", test},
              {"tokens_per_second", rate},
@@ -212,7 +219,7 @@ struct Bench {
   }
 
   void prefill(size_t length, size_t depth) {
-    Sequences one(model, pool, 1);
+    Sequences one(model, 1, activations, Par(pool));
     const int64_t vocab = model.config().vocab_size;
     one.read(random_tokens(depth, vocab, 2));
     const State before = one.states()[0];
@@ -228,7 +235,7 @@ struct Bench {
   }
 
   void decode(size_t length, size_t depth, size_t batch) {
-    Sequences all(model, pool, batch);
+    Sequences all(model, batch, activations, Par(pool));
     const int64_t vocab = model.config().vocab_size;
     all.read(random_tokens(std::max<size_t>(1, depth), vocab, 2));
     const std::vector<State> before = all.states();
@@ -253,10 +260,12 @@ struct Bench {
 
 }  // namespace
 
-int bench_infer(const InferBench& o, bool prefill, bool decode, int threads, bool json) {
+int bench_infer(const InferBench& o, InferTests tests, int threads, bool json) {
   if (o.model.empty()) return wrong_use({"bench: --model is missing", "give a model folder"});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
   const Result<std::vector<int32_t>> lengths = parse_ids(o.prompt, "--prompt"),
                                      depths = parse_ids(o.depth, "--depth"),
                                      batches = parse_ids(o.batch, "--sequences");
@@ -265,20 +274,20 @@ int bench_infer(const InferBench& o, bool prefill, bool decode, int threads, boo
   if (std::ranges::min(*lengths) < 1 || std::ranges::min(*batches) < 1 || o.gen < 1 || o.gen > 1'000'000 ||
       o.repeat < 1 || o.repeat > 1000)
     return wrong_use({"bench: --prompt, --gen, --sequences and --repeat are at least 1"});
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, kernel_choice());
   const double start = seconds_now();
   const Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   tell_not_quantised((*model)->params(), *format);
   const double loaded = seconds_now() - start;
-  Sequences first(**model, pool, 1);
+  Sequences first(**model, 1, *activations, Par(pool));
   first.feed(random_tokens(1, (*model)->config().vocab_size, 5));
   const double token = seconds_now() - start;
-  if (const CheckRow r = check_model(**model, pool); !r.ok())
+  if (const CheckRow r = check_model(**model, *activations, Par(pool)); !r.ok())
     return fail({fmt::format("{}: {} fails (rms {:.3g}, max {:.3g}); not timed", o.model, r.what, r.diff.rms,
                              r.diff.max),
                  "run braid verify"});
-  Bench bench{o, **model, pool, json};
+  Bench bench{o, **model, pool, *activations, json};
   std::map<WeightFormat, size_t> formats;
   const ParamSet& params = (*model)->params();
   bench.weight_bytes = params.block_size() * sizeof(float);
@@ -293,11 +302,12 @@ int bench_infer(const InferBench& o, bool prefill, bool decode, int threads, boo
         "token after "
         "{:.2f} s\n\n| model | weights | MB | threads | test | tokens/s | GB/s | of memory | of products |\n"
         "|---|---|---|---|---|---|---|---|---|\n",
-        cpu_model(), isa_name(active_isa()), threads, bench.read * 1e-9, bench.peak * 1e-9, loaded, token);
+        cpu_model(), isa_name(pool.kernels().isa()), threads, bench.read * 1e-9, bench.peak * 1e-9, loaded,
+        token);
   for (const int32_t d : *depths) {
-    if (prefill)
+    if (tests.prefill)
       for (const int32_t n : *lengths) bench.prefill(static_cast<size_t>(n), static_cast<size_t>(d));
-    if (decode)
+    if (tests.decode)
       for (const int32_t b : *batches)
         bench.decode(static_cast<size_t>(o.gen), static_cast<size_t>(d), static_cast<size_t>(b));
   }

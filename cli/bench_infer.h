@@ -12,7 +12,7 @@ struct InferBench {
   std::string model, prompt = "512", depth = "0", batch = "1";
   int64_t gen = 128, repeat = 3;
   bool parts = false;
-  InferenceFlags weights;
+  InferenceFlags weights{"auto"};
 
   template <class V>
   void visit(V& v) {
@@ -27,6 +27,9 @@ struct InferBench {
   }
 };
 
-int bench_infer(const InferBench& o, bool prefill, bool decode, int threads, bool json);
+struct InferTests {
+  bool prefill = false, decode = false;
+};
+int bench_infer(const InferBench& o, InferTests tests, int threads, bool json);
 
 }  // namespace braid

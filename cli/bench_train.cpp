@@ -133,7 +133,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
                 {"precision", c.precision},
                 {"recompute", o.recompute},
                 {"threads", pool.threads()},
-                {"isa", isa_name(active_isa())},
+                {"isa", isa_name(pool.kernels().isa())},
                 {"cpu", cpu_model()},
                 {"seconds", timing.seconds},
                 {"spread", timing.spread},
@@ -152,7 +152,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
       "{:.0f} "
       "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak{}, activations {:.1f} MB, process {:.1f} MB\n",
       o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, length, c.precision,
-      o.recompute ? " recomputed" : "", pool.threads(), isa_name(active_isa()), timing.seconds * 1e3,
+      o.recompute ? " recomputed" : "", pool.threads(), isa_name(pool.kernels().isa()), timing.seconds * 1e3,
       100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak, source ? " if no tokens shared rows" : "",
       static_cast<double>(gradient.arena_bytes()) * 1e-6, static_cast<double>(memory) * 1e-6);
   fmt::print("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
@@ -206,7 +206,7 @@ int bench_train(const TrainBench& o, int threads, bool json) {
     if (!config) return wrong_use(config.error());
     configs.push_back(*config);
   }
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, kernel_choice());
   double peak = 0;
   for (size_t a = 0; a < archs.size(); ++a)
     for (const std::string& precision : precisions)

@@ -10,7 +10,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/kernel_choice.h"
 #include "io/json.h"
+#include "model/fields.h"
 #include "train/setup.h"
 
 namespace CLI {
@@ -83,7 +85,8 @@ Program this_program();  // for run records
 // One JSON object on a line of stdout.
 void print_json(const Json& j);
 
-int resolve_threads(int64_t asked);                                                          // 0: all cores
+int resolve_threads(int64_t asked);  // 0: all cores
+KernelChoice kernel_choice();        // what BRAID_ISA and BRAID_KERNEL say
 Result<std::vector<int32_t>> parse_ids(const std::string& text, const std::string& option);  // "1,2,3"
 
 }  // namespace braid

@@ -19,8 +19,8 @@ struct Options {
 };
 
 // A wrong kernel has no speed.
-Status check_op(const OpEntry& op) {
-  for (const CheckRow& r : op_check(op.name).check())
+Status check_op(const OpEntry& op, Par par) {
+  for (const CheckRow& r : op_check(op.name).check(par))
     if (!r.ok())
       return Error{fmt::format("{}: {} is wrong (rms {:.3g}); not timed", op.name, r.what, r.diff.rms),
                    "run braid verify"};
@@ -32,7 +32,7 @@ struct Machine {
   ThreadPool pool;
   double peak, read, update;  // flop/s, bytes/s, bytes/s
   explicit Machine(int threads)
-      : pool(threads),
+      : pool(threads, kernel_choice()),
         peak(measure_fma_peak(pool)),
         read(measure_read_bandwidth(pool)),
         update(measure_update_bandwidth(pool)) {}
@@ -64,6 +64,8 @@ void print_case(const Options& o, const BenchCase& c, std::string_view impl, con
 }
 
 int bench_ops(const Options& o, std::span<const int> threads, std::string_view prefix) {
+  const KernelChoice kernels = kernel_choice();
+  const Par par = Par().with(kernels);
   std::vector<std::unique_ptr<Machine>> machines;
   for (const int n : threads) {
     const Machine& m = *machines.emplace_back(std::make_unique<Machine>(n));
@@ -71,7 +73,7 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
       fmt::print(
           "{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
           "GB/s\n",
-          cpu_model(), isa_name(active_isa()), n, m.peak * 1e-9, m.read * 1e-9, m.update * 1e-9);
+          cpu_model(), isa_name(m.pool.kernels().isa()), n, m.peak * 1e-9, m.read * 1e-9, m.update * 1e-9);
   }
   if (!o.json)
     fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form",
@@ -84,8 +86,8 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
     std::vector<BenchCase> cases = op_check(op.name).bench();
     std::erase_if(cases, [&](const BenchCase& c) { return c.name.find(o.only) == std::string::npos; });
     if (cases.empty()) continue;
-    if (Status s = check_op(op); !s) return fail(s.error());
-    const std::string_view impl = op.impls().rows()[op.impls().chosen()].name;
+    if (Status s = check_op(op, par); !s) return fail(s.error());
+    const std::string_view impl = op.impls().rows()[op.impls().chosen(par)].name;
     for (BenchCase& c : cases) {
       double first = 0;
       for (const auto& m : machines) {
@@ -126,8 +128,9 @@ std::function<int()> define_bench(CLI::App& app) {
     if (o->what == "train") return bench_train(o->train, threads.front(), o->json);
     const bool both = o->what == "prefill,decode";
     if (both || o->what == "prefill" || o->what == "decode")
-      return bench_infer(o->infer, both || o->what == "prefill", both || o->what == "decode", threads.front(),
-                         o->json);
+      return bench_infer(o->infer,
+                         {.prefill = both || o->what == "prefill", .decode = both || o->what == "decode"},
+                         threads.front(), o->json);
     return wrong_use({"bench: there is no '" + o->what + "'",
                       suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode"})});
   };

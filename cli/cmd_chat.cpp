@@ -1,5 +1,4 @@
-// A conversation with a model: its own chat template, its answers streamed, and what it has read remembered
-// from turn to turn.
+// A conversation on a terminal, or one question and its answer.
 #include <editline/readline.h>
 #include <unistd.h>
 
@@ -13,10 +12,11 @@
 #include "cli/sampling.h"
 #include "cli/template_variables.h"
 #include "cli/weight_flags.h"
-#include "infer/generate.h"
-#include "infer/prompt_memory.h"
-#include "infer/text_model.h"
+#include "infer/conversation.h"
+#include "io/file.h"
 #include "io/folder.h"
+#include "io/ordered_json.h"
+#include "model/model.h"
 
 namespace braid {
 namespace {
@@ -28,7 +28,7 @@ struct Options {
   int64_t threads = 0, draft = 0, cache_mb = 1024, cache_grid = 512;
   bool json = false, verbose = false, cache_bf16 = false;
   SamplingFlags sampling;
-  InferenceFlags weights;
+  InferenceFlags weights{"auto"};
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer and a chat template");
@@ -78,76 +78,34 @@ bool read_line(const char* prompt, std::string& line) {
 
 class Chat {
  public:
-  Chat(const Options& o, TextModel& model, ChatTemplate chat, ThreadPool& pool)
-      : o_(o),
-        model_(model),
-        template_(std::move(chat)),
-        session_(*model.model, pool),
-        memory_({.bytes = static_cast<size_t>(o.cache_mb) << 20,
-                 .grid = static_cast<size_t>(o.cache_grid),
-                 .narrow = o.cache_bf16}) {
-    generate_.draft = o.draft;
-    generate_.max_tokens = most_tokens(o.max_tokens, model.generation, 2048), generate_.stop = o.stop;
-    generate_.end_tokens = chat_end_tokens(model_);
-  }
+  Chat(const Options& o, Conversation conversation) : o_(o), c_(std::move(conversation)) {}
 
+  // Of --set, --tools and --history.
   Status begin() {
-    Result<SamplerOptions> sampler = o_.sampling.resolve(model_.generation);
-    if (!sampler) return sampler.error();
-    generate_.sampler = *std::move(sampler);
+    Json variables = Json::object();
     for (const std::string& s : o_.set)
-      if (Status status = set_variable(variables_, s); !status) return status;
+      if (Status status = set_variable(variables, s); !status) return status;
+    for (const auto& [name, value] : variables.items()) c_.set_variable(name, value.dump());
     if (!o_.tools.empty()) {
-      Result<Json> tools = load_list(o_.tools, "tools");
+      const Result<Json> tools = load_list(o_.tools, "tools");
       if (!tools) return tools.error();
-      variables_["tools"] = *std::move(tools);
+      c_.set_variable("tools", tools->dump());
     }
-    system_ = o_.system;
-    reset();
     return o_.history.empty() ? Status{} : load(o_.history);
   }
 
-  // Streams the answer to the messages so far and appends it.
-  Result<Generated> answer(bool stream) {
-    Json context = variables_;
-    context["messages"] = messages_, context["add_generation_prompt"] = true;
-    const Result<std::string> text = template_.render(context);
-    if (!text) return text.error();
-    const std::vector<int32_t> prompt =
-        model_.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
-    if (prompt.empty()) return Error{"the chat template gives an empty prompt"};
-    recalled_ = memory_.recall(session_, prompt);
-    generate_.known = recalled_.cached;
-    generate_.snapshots_at = memory_.places(prompt, recalled_.cached, message_ends(prompt));
-    generate_.snapshot = [&](size_t tokens, State state) {
-      memory_.keep(prompt, tokens, std::move(state), "on the way through a prompt");
-    };
-    generate_.after_prompt = [&](const State& state) {
-      memory_.keep(prompt, prompt.size(), state, "the end of a prompt");
-      return Status{};
-    };
-    StreamDecoder decoder(*model_.tokenizer);
-    const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
-    answer_.clear();
-    const auto show = [&](std::string_view s) {
-      answer_ += s;
+  Result<Reply> answer(bool stream) {
+    catch_interrupts();
+    Result<Reply> r = c_.answer([&](std::string_view s) {
       if (!stream) return;
       std::fwrite(s.data(), 1, s.size(), stdout);
       std::fflush(stdout);
-    };
-    catch_interrupts();
-    Result<Generated> r = generate(session_, prompt, generate_, text_of, show);
+    });
     release_interrupts();
-    if (!r) return r;
-    std::vector<int32_t> read = prompt;
-    read.insert(read.end(), r->tokens.begin(), r->tokens.end());
-    memory_.keep(std::span(read).first(r->read), r->read, session_.state(), "the end of an answer");
-    messages_.push_back({{"role", "assistant"}, {"content", answer_}});
-    prompt_tokens_ = prompt.size();
     return r;
   }
 
-  void ask(const std::string& text) { messages_.push_back({{"role", "user"}, {"content", text}}); }
+  void ask(const std::string& text) { c_.ask(text); }
 
   int talk() {
     if (isatty(STDIN_FILENO)) fmt::print(stderr, "/help lists the commands, /exit or Ctrl-D leaves.\n");
@@ -163,37 +121,14 @@ class Chat {
     return kOk;
   }
 
-  const std::string& last_answer() const { return answer_; }
-  size_t prompt_tokens() const { return prompt_tokens_; }
-  const Recalled& recalled() const { return recalled_; }
-
-  void tell(const Generated& r) const {
+  void tell(const Reply& r) const {
     fmt::print(stderr, "[prompt: {} cached, {} replayed, {} computed: {}]\n[{} states kept, {:.1f} MB]\n",
-               recalled_.cached, recalled_.replayed, recalled_.computed, recalled_.why, memory_.size(),
-               static_cast<double>(memory_.bytes()) / (1 << 20));
-    if (o_.draft) fmt::print(stderr, "[{}]\n", draft_text(r));
+               r.recalled.cached, r.recalled.replayed, r.recalled.computed, r.recalled.why,
+               c_.memory().size(), static_cast<double>(c_.memory().bytes()) / (1 << 20));
+    if (o_.draft) fmt::print(stderr, "[{}]\n", draft_text(r.generated));
   }
 
  private:
-  // About where messages end in the prompt, as far as it has not been read: the latest ones. Where a template
-  // renders a beginning of the conversation in another way, the place is where the two part.
-  std::vector<size_t> message_ends(std::span<const int32_t> prompt) const {
-    constexpr size_t kMost = 8;
-    std::vector<size_t> ends;
-    Json context = variables_, messages = messages_;
-    context["add_generation_prompt"] = false;
-    for (; !messages.empty() && ends.size() < kMost; messages.erase(messages.size() - 1)) {
-      context["messages"] = messages;
-      const Result<std::string> text = template_.render(context);
-      if (!text) break;  // some templates want whole turns
-      const std::vector<int32_t> begin =
-          model_.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
-      ends.push_back(static_cast<size_t>(std::ranges::mismatch(begin, prompt).in1 - begin.begin()));
-      if (ends.back() <= recalled_.cached) break;
-    }
-    return ends;
-  }
-
   static bool read(std::string& line) {
     if (!read_line("> ", line)) return false;
     for (std::string more; line.ends_with('\\') && read_line("  ", more);) line.back() = '\n', line += more;
@@ -201,58 +136,33 @@ class Chat {
   }
 
   void reply() {
-    const Result<Generated> r = answer(true);
+    const Result<Reply> r = answer(true);
     if (!r) {
-      messages_.erase(messages_.size() - 1);  // the question that could not be answered
+      c_.undo();  // the question that could not be answered
       fail(r.error());
       return;
     }
     fmt::print("\n");
-    const size_t fed = prompt_tokens_ - recalled_.cached;
+    const Generated& g = r->generated;
+    const size_t fed = r->prompt_tokens - r->recalled.cached;
     fmt::print(stderr, "[{} tokens at {:.1f}/s; prompt: {} read at {:.0f}/s, {} remembered{}]\n",
-               r->tokens.size(), static_cast<double>(r->tokens.size()) / r->decode_seconds, fed,
-               static_cast<double>(fed) / r->prefill_seconds, recalled_.cached,
-               r->why == "interrupt" ? "; stopped by Ctrl-C"
-               : r->why == "length"  ? "; --max-tokens reached"
-                                     : "");
+               g.tokens.size(), static_cast<double>(g.tokens.size()) / g.decode_seconds, fed,
+               static_cast<double>(fed) / g.prefill_seconds, r->recalled.cached,
+               g.why == "cancelled" ? "; stopped by Ctrl-C"
+               : g.why == "length"  ? "; --max-tokens reached"
+                                    : "");
     if (o_.verbose) tell(*r);
   }
 
-  void reset() {
-    messages_ = Json::array();
-    if (!system_.empty()) messages_.push_back({{"role", "system"}, {"content", system_}});
-  }
-
-  bool last_is(const char* role) const {
-    return !messages_.empty() && messages_.back().value("role", "") == role;
-  }
-  // Takes messages from the end until one of the user's has gone.
-  bool undo() {
-    Json rest = messages_;
-    while (!rest.empty()) {
-      const bool question = rest.back().value("role", "") == "user";
-      rest.erase(rest.size() - 1);
-      if (question) {
-        messages_ = std::move(rest);
-        return true;
-      }
-    }
-    return false;
-  }
-
   Status load(const std::string& file) {
-    Result<Json> json = load_list(file, "messages");
-    if (!json) return json.error();
-    for (const Json& m : *json)
-      if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
-        return Error{file + ": a message has no role", "/save writes such a file"};
-    messages_ = *std::move(json);
-    return {};
+    const Result<std::string> text = read_text(file);
+    if (!text) return text.error();
+    return c_.set_messages(*text, file);
   }
 
   Status set(const std::string& name, const std::string& text) {
     const Json value = json_or_text(text);
-    SamplerOptions s = generate_.sampler;
+    SamplerOptions s = c_.options().sampler;
     const std::pair<const char*, float*> numbers[] = {{"temperature", &s.temperature},
                                                       {"top_p", &s.top_p},
                                                       {"min_p", &s.min_p},
@@ -281,19 +191,32 @@ class Chat {
       if (!value.is_number_integer() || value.get<int64_t>() < least)
         return Error{fmt::format("{} is a whole number from {}", name, least)};
       if (name == "max_tokens")
-        generate_.max_tokens = value.get<int64_t>();
+        c_.options().max_tokens = value.get<int64_t>();
       else
-        generate_.sampler.seed = value.get<uint64_t>();
+        c_.options().sampler.seed = value.get<uint64_t>();
       return {};
     }
-    variables_[name] = value;
+    c_.set_variable(name, text);
     return {};
   }
   Status use(SamplerOptions s) {
     if (const std::vector<Problem> problems = validate(s); !problems.empty())
       return to_error("this cannot be used", problems);
-    generate_.sampler = std::move(s);
+    c_.options().sampler = std::move(s);
     return {};
+  }
+
+  void history() const {
+    const Result<Json> messages = parse_ordered_json(c_.messages(), "messages");
+    for (const Json& m : *messages)
+      fmt::print(
+          "{}: {}\n", m.value("role", ""),
+          m.contains("content") && m["content"].is_string() ? m["content"].get<std::string>() : m.dump());
+  }
+
+  Status save(const std::string& file) const {
+    const Result<Json> messages = parse_ordered_json(c_.messages(), "messages");
+    return save_json(file, *messages);
   }
 
   // False: leave.
@@ -306,26 +229,22 @@ class Chat {
     if (name == "/help") {
       fmt::print(stderr, "{}", kHelp);
     } else if (name == "/reset" || name == "/clear") {
-      reset();
+      c_.reset();
     } else if (name == "/system") {
-      system_ = rest;
-      reset();
+      c_.set_system(rest);
     } else if (name == "/undo") {
-      if (!undo()) status = Error{"there is nothing to take back"};
+      if (!c_.undo()) status = Error{"there is nothing to take back"};
     } else if (name == "/retry") {
-      if (last_is("assistant")) messages_.erase(messages_.size() - 1);
-      if (last_is("user"))
-        ++generate_.sampler.seed, reply();
+      c_.undo_answer();
+      if (c_.answerable())
+        ++c_.options().sampler.seed, reply();
       else
         status = Error{"there is no question to answer again"};
     } else if (name == "/history") {
-      for (const Json& m : messages_)
-        fmt::print(
-            "{}: {}\n", m.value("role", ""),
-            m.contains("content") && m["content"].is_string() ? m["content"].get<std::string>() : m.dump());
+      history();
     } else if (name == "/save" && !rest.empty()) {
       status = check_output({"/save", rest}, {{"--model", o_.model}, {"--template", o_.template_file}});
-      if (status) status = save_json(rest, messages_);
+      if (status) status = save(rest);
     } else if (name == "/load" && !rest.empty()) {
       status = load(rest);
     } else if (const size_t second = rest.find(' '); name == "/set" && second != std::string::npos) {
@@ -338,15 +257,7 @@ class Chat {
   }
 
   const Options& o_;
-  TextModel& model_;
-  ChatTemplate template_;
-  Session session_;
-  PromptMemory memory_;
-  Recalled recalled_;
-  GenerateOptions generate_;
-  Json messages_ = Json::array(), variables_ = Json::object();
-  std::string system_, answer_;
-  size_t prompt_tokens_ = 0;
+  Conversation c_;
 };
 
 int run(const Options& o) {
@@ -359,38 +270,57 @@ int run(const Options& o) {
   if (o.cache_mb < 0 || o.cache_mb > (int64_t{1} << 40))
     return wrong_use({fmt::format("--cache-mb is {}", o.cache_mb), "give the megabytes to use at most"});
   if (o.cache_grid < 0) return wrong_use({fmt::format("--cache-grid is {}", o.cache_grid), "give 0 or more"});
-  Result<ChatTemplate> chat = ChatTemplate::load(o.template_file.empty() ? o.model : o.template_file);
-  if (!chat) return fail(chat.error());
+  const std::string template_path = o.template_file.empty() ? o.model : o.template_file;
+  if (const Result<ChatTemplate> chat = ChatTemplate::load(template_path); !chat)  // before the weights
+    return fail(chat.error());
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Context context(pool, *activations);
   Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   tell_not_quantised(model->model->params(), *format);
   if (!model->tokenizer)
     return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
   tell_ignored(model->generation);
-  Chat c(o, *model, *std::move(chat), pool);
+  Result<SamplerOptions> sampler = o.sampling.resolve(model->generation);
+  if (!sampler) return wrong_use(sampler.error());
+  Result<Conversation> conversation =
+      Conversation::open(template_path, *model, context,
+                         {.system = o.system,
+                          .generate = {.sampler = *std::move(sampler),
+                                       .max_tokens = most_tokens(o.max_tokens, model->generation, 2048),
+                                       .draft = o.draft,
+                                       .stop = o.stop,
+                                       .cancelled = interrupted},
+                          .memory = {.bytes = static_cast<size_t>(o.cache_mb) << 20,
+                                     .grid = static_cast<size_t>(o.cache_grid),
+                                     .narrow = o.cache_bf16}});
+  if (!conversation) return fail(conversation.error());
+  Chat c(o, *std::move(conversation));
   if (Status s = c.begin(); !s) return wrong_use(s.error());
   if (o.prompt.empty()) return c.talk();
 
   c.ask(o.prompt);
-  const Result<Generated> r = c.answer(!o.json);
+  const Result<Reply> r = c.answer(!o.json);
   if (!r) return fail(r.error());
   if (!o.json) {
     fmt::print("\n");
     if (o.verbose) c.tell(*r);
     return kOk;
   }
-  print_json({{"answer", c.last_answer()},
-              {"tokens", r->tokens},
-              {"why", r->why},
-              {"prompt_tokens", c.prompt_tokens()},
-              {"cached_tokens", c.recalled().cached},
-              {"replayed_tokens", c.recalled().replayed},
-              {"draft", draft_json(*r)},
-              {"prefill_tokens_per_second", static_cast<double>(c.prompt_tokens()) / r->prefill_seconds},
-              {"decode_tokens_per_second", static_cast<double>(r->tokens.size()) / r->decode_seconds}});
+  const Generated& g = r->generated;
+  print_json({{"answer", r->text},
+              {"tokens", g.tokens},
+              {"why", g.why},
+              {"prompt_tokens", r->prompt_tokens},
+              {"cached_tokens", r->recalled.cached},
+              {"replayed_tokens", r->recalled.replayed},
+              {"draft", draft_json(g)},
+              {"prefill_tokens_per_second", static_cast<double>(r->prompt_tokens) / g.prefill_seconds},
+              {"decode_tokens_per_second", static_cast<double>(g.tokens.size()) / g.decode_seconds}});
   return kOk;
 }
 

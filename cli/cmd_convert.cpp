@@ -76,7 +76,7 @@ int run_random(const Options& o, std::optional<WeightFormat> format) {
                       "convert the folder that it writes"});
   if (o.out.empty() != o.check) return wrong_use({"convert: give one of --out and --check"});
   if (o.shard_size < 0) return wrong_use({"convert: --shard-size is below 0", "leave it out"});
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
   const Conversion c{.in = "",
                      .out = o.out,
                      .replace = o.force,

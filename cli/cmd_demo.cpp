@@ -131,7 +131,7 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
   if (seed < 0) return wrong_use({"demo: --seed must not be negative"});
   if (Status s = claim_folder("--run", dir, FolderKind::kDemo, is_unmarked_demo(dir)); !s)
     return fail(s.error());
-  ThreadPool pool(resolve_threads(threads_asked));
+  ThreadPool pool(resolve_threads(threads_asked), kernel_choice());
   catch_interrupts();
   if (!json)
     fmt::print(

@@ -6,6 +6,7 @@
 #include "infer/evaluate.h"
 #include "infer/text_model.h"
 #include "io/file.h"
+#include "model/model.h"
 #include "tasks/make_source.h"
 #include "train/setup.h"
 
@@ -17,7 +18,7 @@ struct Options {
   std::vector<std::string> task_set;
   int64_t context = 512, chunks = 0, count = 1024, seed = 0, threads = 0;
   bool json = false, llama = false, plain = false;
-  InferenceFlags weights;
+  InferenceFlags weights{"f32"};
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder with a tokenizer (a run folder is one)");
@@ -28,8 +29,8 @@ struct Options {
     v("--seed", seed,
       "of the task's samples; those of a run with the same seed are the ones it was tested on");
     v("--compare", compare,
-      "another model folder with the same tokens: how far it is from the first; with --dtype or --quant the "
-      "same model if it is left out");
+      "another model folder with the same tokens: how far it is from the first, which stays as stored with "
+      "activations of f32; with --dtype, --quant or --activations the same model if it is left out");
     weights.visit(v);
     v("--context", context, "tokens of a chunk in llama-perplexity's way");
     v("--chunks", chunks, "only so much of the text, in chunks; 0 = all");
@@ -96,7 +97,7 @@ int run_task(const Options& o) {
   if (const Status s = validate(t); !s) return wrong_use(s.error());
   const Result<std::unique_ptr<Source>> source = make_source(t);
   if (!source) return wrong_use(source.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
   Result<std::unique_ptr<Model>> model = Model::load(o.model);
   if (!model) return fail(model.error());
   const ModelConfig& c = (*model)->config();
@@ -138,17 +139,21 @@ int run(const Options& o) {
   if (o.chunks < 0) return wrong_use({fmt::format("--chunks is {}", o.chunks), "give 0 or more"});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
   const Result<std::string> text = read_text(o.text);
   if (!text) return fail(text.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
   Result<TextModel> model = load(o.model, std::nullopt, Par(pool));
   if (!model) return fail(model.error());
   std::optional<TextModel> other;
   const std::vector<int32_t> tokens = model->tokenizer->encode(*text);
   std::string other_name;  // for people
-  if (!o.compare.empty() || *format) {
+  if (!o.compare.empty() || *format || *activations != Activations::kF32) {
     const std::string& dir = o.compare.empty() ? o.model : o.compare;
     other_name = *format ? fmt::format("{} as {}", dir, weight_format_name(**format)) : dir;
+    if (*activations != Activations::kF32)
+      other_name += fmt::format(", activations {}", activations_name(*activations));
     Result<TextModel> loaded = load(dir, *format, Par(pool));
     if (!loaded) return fail(loaded.error());
     tell_not_quantised(loaded->model->params(), *format);
@@ -162,9 +167,10 @@ int run(const Options& o) {
     if (id >= model->model->config().vocab_size)
       return fail({fmt::format("{}: token {} is outside the model's vocabulary", o.text, id)});
 
-  Session base(*model->model, pool);
+  Context exact(pool), compared(pool, *activations);
+  Session base(*model->model, exact);
   std::optional<Session> second;
-  if (other) second.emplace(*other->model, pool);
+  if (other) second.emplace(*other->model, compared);
   // What the tokenizer puts in front of a text also begins each chunk, as llama-perplexity has it.
   const std::vector<int32_t> front = model->tokenizer->encode("");
   EvaluateOptions options{.context = static_cast<size_t>(o.context), .chunks = static_cast<size_t>(o.chunks)};

@@ -8,6 +8,7 @@
 #include "infer/text_model.h"
 #include "io/file.h"
 #include "io/folder.h"
+#include "model/model.h"
 #include "model/state_file.h"
 
 namespace braid {
@@ -20,7 +21,7 @@ struct Options {
   std::vector<std::string> stop;
   bool ignore_eos = false, json = false, stats = false, verbose = false;
   SamplingFlags sampling;
-  InferenceFlags weights;
+  InferenceFlags weights{"auto"};
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
@@ -71,11 +72,14 @@ int run(const Options& o) {
   }
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Context context(pool, *activations);
   Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
   if (!loaded) return fail(loaded.error());
   tell_not_quantised(loaded->model->params(), *format);
-  const std::unique_ptr<Model>& model = loaded->model;
+  const std::shared_ptr<Model>& model = loaded->model;
   const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
   Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
   if (!sampler) return wrong_use(sampler.error());
@@ -95,7 +99,7 @@ int run(const Options& o) {
     if (id >= vocab)
       return fail({fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)});
 
-  Session session(*model, pool);
+  Session session(*model, context);
   if (!o.load_state.empty()) {
     Result<SavedState> saved = load_saved(*model, o.load_state);
     if (!saved) return fail(saved.error());
@@ -129,8 +133,9 @@ int run(const Options& o) {
   };
   if (!o.json && o.tokens.empty()) show(text);
   all.clear();
+  g.cancelled = interrupted;
   catch_interrupts();
-  const Result<Generated> r = generate(session, prompt, g, text_of, show);
+  const Result<Generated> r = generate(session, prompt, text_of, show, g);
   if (!r) return fail(r.error());
   const double prefill = static_cast<double>(prompt.size()) / r->prefill_seconds,
                decode = static_cast<double>(r->tokens.size()) / r->decode_seconds;

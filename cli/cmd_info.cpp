@@ -5,6 +5,7 @@
 #include "cli/weight_flags.h"
 #include "infer/text_model.h"
 #include "io/json.h"
+#include "model/model.h"
 #include "model/families/families.h"
 #include "model/presets.h"
 
@@ -102,7 +103,7 @@ int run(const Options& o) {
   std::optional<Tokenizer> tokenizer;
   std::map<std::string, Kept> kept;
   if (!o.model.empty()) {
-    ThreadPool pool(cpu_count());
+    ThreadPool pool(cpu_count(), kernel_choice());
     const Result<std::unique_ptr<Model>> m =
         Model::load_stored(o.model, *format, Par(pool));  // they must fit, too
     if (!m) return fail(m.error());

@@ -49,7 +49,7 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
   if (o.lr != 0)
     return wrong_use({fmt::format("lab run {}: it has no learning rates, so --lr means nothing", e.name)});
   catch_interrupts();
-  ThreadPool pool(resolve_threads(threads));
+  ThreadPool pool(resolve_threads(threads), kernel_choice());
   const Result<Computed> r = run_computation(e, o, this_program(), pool);
   if (!r) return fail(r.error());
   if (json)
@@ -70,7 +70,7 @@ int run(const std::string& name, const LabOptions& o, int64_t threads, bool json
     return wrong_use({"lab run " + name + ": it looks at no model, so --model means nothing"});
   if (e->compute) return compute(*e, o, threads, json);
   catch_interrupts();
-  ThreadPool pool(resolve_threads(threads));
+  ThreadPool pool(resolve_threads(threads), kernel_choice());
   LabOptions with = o;
   with.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
   const Result<LabOutcome> r = run_experiment(*e, with, this_program(), pool);
@@ -98,7 +98,7 @@ int report(const LabOptions& asked, bool json) {
       const std::string dir = study_dir(e, o);
       if (!is_study(e, o)) continue;
       if (e.compute) {
-        ThreadPool pool(1);
+        ThreadPool pool(1, kernel_choice());
         const Result<Computed> c = run_computation(e, o, this_program(), pool, true);
         page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
         page.paragraph(e.shows);

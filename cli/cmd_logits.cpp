@@ -6,6 +6,7 @@
 #include "infer/text_model.h"
 #include "io/folder.h"
 #include "io/safetensors.h"
+#include "model/model.h"
 #include "model/state_file.h"
 
 namespace braid {
@@ -15,7 +16,7 @@ struct Options {
   std::string model, tokens, text, split, out, load_state, save_state;
   int64_t threads = 0;
   bool json = false;
-  InferenceFlags weights;
+  InferenceFlags weights{"f32"};
   template <class V>
   void visit(V& v) {
     v("--model", model, "model folder (a run folder is one)");
@@ -56,7 +57,10 @@ int run(const Options& o) {
   }
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
-  ThreadPool pool(resolve_threads(o.threads));
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Context context(pool, *activations);
   Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
   tell_not_quantised((*model)->params(), *format);
@@ -79,7 +83,7 @@ int run(const Options& o) {
     return wrong_use({fmt::format("--split adds up to {}, but there are {} tokens", sum, ids.size())});
   if (sum < ids.size()) pieces.push_back(static_cast<int32_t>(ids.size() - sum));
 
-  Session session(**model, pool);
+  Session session(**model, context);
   std::vector<int32_t> read;  // by the state
   if (!o.load_state.empty()) {
     Result<SavedState> saved = load_saved(**model, o.load_state);

@@ -1,8 +1,7 @@
 #include "base/clock.h"
-#include "base/nearest.h"
 #include "cli/cli.h"
-#include "cli/ops/op.h"
 #include "io/folder.h"
+#include "ops/op.h"
 
 namespace braid {
 namespace {
@@ -14,12 +13,6 @@ struct Options {
   bool backward = false, json = false;
 };
 
-const CallableOp* find_op(const std::string& name) {
-  for (const CallableOp* op : all_callable_ops())
-    if (op->name == name) return op;
-  return nullptr;
-}
-
 std::string op_list() {
   std::string text;
   for (const CallableOp* op : all_callable_ops()) text += fmt::format("{:<16} {}\n", op->name, op->summary);
@@ -28,12 +21,8 @@ std::string op_list() {
 
 int run(const Options& o) {
   if (o.name.empty()) return fmt::print("{}", op_list()), kOk;
-  const CallableOp* op = find_op(o.name);
-  if (!op) {
-    std::vector<std::string> names;
-    for (const CallableOp* c : all_callable_ops()) names.push_back(c->name);
-    return wrong_use({"op: there is no op '" + o.name + "'", suggest(o.name, names)});
-  }
+  const CallableOp* op = find_callable_op(o.name);
+  if (!op) return wrong_use(no_such_op(o.name));
   std::vector<Problem> problems;
   if (o.in.empty()) problems.push_back({"--in", "is missing", "name a safetensors file"});
   if (o.out.empty()) problems.push_back({"--out", "is missing", "name the safetensors file to write"});
@@ -41,13 +30,14 @@ int run(const Options& o) {
     problems.push_back({"--threads", fmt::format("is {}", o.threads), "give a number from 0 to 1024"});
   if (!problems.empty()) return wrong_use(to_error("op: these options cannot be used", problems));
   if (Status s = check_output({"--out", o.out}, {{"--in", o.in}}); !s) return wrong_use(s.error());
-  Result<OpCall> call = OpCall::make(*op, o.set, o.form, o.backward);
+  Result<OpCall> call =
+      OpCall::make(*op, {.settings = o.set, .form = o.form, .backward = o.backward, .dashes = "--"});
   if (!call) return wrong_use(call.error());
   const Result<SafeTensors> file = SafeTensors::open(o.in);
   if (!file) return fail(file.error());
   if (Status s = call->read(*file, o.in); !s) return fail(s.error());
 
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
   const double start = seconds_now();
   call->run(Par(pool));
   const double seconds = seconds_now() - start;
@@ -94,7 +84,7 @@ std::function<int()> define_op(CLI::App& app) {
   add("--threads", o->threads, "threads; 0 = all cores");
   add("--json", o->json, "print a summary as one JSON line");
   add.footer([o] {
-    const CallableOp* op = find_op(o->name);
+    const CallableOp* op = find_callable_op(o->name);
     return op ? op_help(*op) : "\nOps:\n" + op_list();
   });
   return [o] { return run(*o); };

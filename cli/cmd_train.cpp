@@ -47,7 +47,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (!source) return fail(source.error());
   if (Status s = check_batch(o, **source); !s) return wrong_use(s.error());
   catch_interrupts();
-  ThreadPool pool(resolve_threads(o.threads));
+  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
   RunHooks hooks{.quiet = quiet || json};
   hooks.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
   if (json) hooks.on_metrics = [](const Json& line) { print_json(line); };

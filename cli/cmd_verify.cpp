@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "model/model.h"
 #include "verify/long_check.h"
 #include "kernels/registry.h"
 #include "verify/ops.h"
@@ -43,10 +44,8 @@ class Table {
 
 void verify_ops(Table& table) {
   for (const OpEntry& op : all_ops()) {
-    ImplTable& impls = op.impls();
-    for (const ImplTable::Row& row : impls.rows()) {
-      if (!impls.force(row.name)) continue;
-      const std::vector<CheckRow> rows = op_check(op.name).check();
+    op.impls().each([&](std::string_view name, Par par) {
+      const std::vector<CheckRow> rows = op_check(op.name).check(par);
       size_t wrong = 0;
       double worst = 0;
       std::string detail;
@@ -55,21 +54,20 @@ void verify_ops(Table& table) {
         if (!r.ok() && wrong++ == 0)
           detail = fmt::format("{}: rms {:.3g}, max {:.3g}", r.what, r.diff.rms, r.diff.max);
       }
-      table.row(std::string(op.name), std::string(row.name) + " = reference in double", rows.size(), wrong,
-                worst, detail);
-    }
-    impls.unforce();
+      table.row(std::string(op.name), std::string(name) + " = reference in double", rows.size(), wrong, worst,
+                detail);
+    });
   }
 }
 
 void verify_model(Table& table, Model& model, const std::string& name) {
-  for (const ModelCheckRow& r : check_model(model))
+  for (const ModelCheckRow& r : check_model(model, kernel_choice()))
     table.row(name, r.what, r.checks, r.wrong, r.worst, r.detail);
 }
 
 // A very long sequence; takes minutes.
 Status verify_long(Table& table, Model& model, const std::string& name, size_t tokens) {
-  ThreadPool pool(resolve_threads(0));
+  ThreadPool pool(resolve_threads(0), kernel_choice());
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / fmt::format("braid-verify-{}.state", getpid());
   const Result<std::vector<LongRow>> rows = check_long(model, pool, tokens, file);
@@ -95,7 +93,8 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
   };
   const double start = seconds_now();
   Table table(json);
-  if (!json) fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(active_isa()));
+  if (!json)
+    fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(kernel_choice().isa()));
   if (!dir.empty()) {
     Result<std::unique_ptr<Model>> model = Model::load(dir);
     if (!model) return fail(model.error());

@@ -20,7 +20,7 @@ std::string started_with;
 }  // namespace
 
 const std::string& command_line() { return started_with; }
-Program this_program() { return {started_with, kVersion, kCommit, kCompiler}; }
+Program this_program() { return {started_with, kVersion, kCommit, kCompiler, kernel_choice().isa()}; }
 
 std::span<const Verb> all_verbs() {
   static constexpr std::array kVerbs{
@@ -65,6 +65,11 @@ void print_json(const Json& j) {
   std::fflush(stdout);
 }
 
+KernelChoice kernel_choice() {
+  const Result<KernelChoice> choice = kernel_choice_from_environment();
+  return choice ? *choice : KernelChoice();  // run() has told what is wrong
+}
+
 int resolve_threads(int64_t asked) {
   return asked > 0 ? static_cast<int>(std::min<int64_t>(asked, 1024)) : cpu_count();
 }
@@ -105,36 +110,6 @@ Status check_option_names(const CLI::App& app, int argc, char** argv) {
     // The word after an option with a value is that value, whatever it looks like.
     const CLI::Option* o = app.get_option_no_throw(name);
     if (o && o->get_expected_min() > 0 && arg.find('=') == std::string::npos) ++i;
-  }
-  return {};
-}
-
-// BRAID_ISA and BRAID_KERNEL are read deep inside; a misspelt one must not be ignored.
-Status check_environment() {
-  if (const char* isa = std::getenv("BRAID_ISA"); isa && !isa_from_name(isa))
-    return Error{fmt::format("BRAID_ISA={}: no such instruction set", isa),
-                 "use base, avx2, avx512, avx512dot or amx"};
-  const char* env = std::getenv("BRAID_KERNEL");
-  for (std::string rest = env ? env : ""; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string item = rest.substr(0, comma), op = item.substr(0, item.find('='));
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    std::vector<std::string> ops, impls;
-    for (const OpEntry& e : all_ops()) {
-      ops.emplace_back(e.name);
-      if (e.name != op) continue;
-      for (const ImplTable::Row& row : e.impls().rows()) impls.emplace_back(row.name);
-    }
-    if (impls.empty()) return Error{fmt::format("BRAID_KERNEL: there is no op '{}'", op), suggest(op, ops)};
-    const std::string impl = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
-    bool usable = false;
-    for (const OpEntry& e : all_ops())
-      if (e.name == op)
-        for (const ImplTable::Row& row : e.impls().rows())
-          usable |= row.name == impl && row.needs <= detected_isa();
-    if (!usable)
-      return Error{fmt::format("BRAID_KERNEL: op '{}' cannot use '{}' on this machine", op, impl),
-                   suggest(impl, impls)};
   }
   return {};
 }
@@ -203,7 +178,8 @@ int run(int argc, char** argv) {
   }
   if (markdown) return print_markdown(app), kOk;
   if (!chosen) return fmt::print("{}", app.help()), kOk;
-  if (Status s = check_environment(); !s) return wrong_use(s.error());
+  // A misspelt BRAID_ISA or BRAID_KERNEL must not be ignored.
+  if (const Result<KernelChoice> c = kernel_choice_from_environment(); !c) return wrong_use(c.error());
   return chosen();
 }
 

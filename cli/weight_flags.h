@@ -36,21 +36,20 @@ struct WeightFlags {
 
 // The same where a model runs.
 struct InferenceFlags : WeightFlags {
-  std::string activations = "f32";
+  std::string activations;
+  explicit InferenceFlags(const char* by_default) : activations(by_default) {}
   template <class V>
   void visit(V& v) {
     WeightFlags::visit(v);
     v("--activations", activations,
-      "f32, or bf16: prompts meet bf16 weights with 8 bits, as in transformers; about twice as fast where "
-      "the "
-      "processor multiplies bf16");
+      "f32, bf16 or auto: how prompts enter products with bf16 weights. bf16 rounds them to 8 bits, as "
+      "transformers and llama.cpp do; about twice as fast where the processor multiplies bf16. auto: bf16 "
+      "there, else f32");
   }
-  // Also sets how activations enter products.
-  Result<std::optional<WeightFormat>> resolve() const {
-    if (activations != "f32" && activations != "bf16")
-      return Error{"--activations is '" + activations + "'", "use f32 or bf16"};
-    use_activations(activations == "bf16" ? Activations::kBf16 : Activations::kF32);
-    return WeightFlags::resolve();
+  Result<Activations> resolve_activations() const {
+    const std::optional<Activations> a = activations_from_name(activations);
+    if (!a) return Error{"--activations is '" + activations + "'", "use f32, bf16 or auto"};
+    return *a;
   }
 };
 

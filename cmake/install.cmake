@@ -4,7 +4,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(public_include ${CMAKE_BINARY_DIR}/include)
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/*.h ${CMAKE_SOURCE_DIR}/src/*.h)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/*.h ${CMAKE_SOURCE_DIR}/include/*.hpp
+     ${CMAKE_SOURCE_DIR}/src/*.h)
 add_custom_command(OUTPUT ${public_include}/stamp
                    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUT=${public_include}
                            -P ${CMAKE_SOURCE_DIR}/cmake/public_headers.cmake

@@ -1,5 +1,5 @@
 // Loads a model folder and continues a text; then the same session goes back to where the prompt ended.
-#include <braid/infer.h>
+#include <braid/braid.hpp>
 
 #include <cstdio>
 
@@ -12,21 +12,20 @@ int main(int argc, char** argv) {
   const auto loaded = TextModel::load(argv[1]);
   if (!loaded) return fail(loaded.error());
   if (!loaded->tokenizer) return fail({"this model does not read text"});
-  Model& model = *loaded->model;
-  ThreadPool pool(cpu_count());
-  Session session(model, pool);
+  Context context;  // all processors
+  Session session(*loaded->model, context);
 
   const std::vector<int32_t> ids = loaded->tokenizer->encode(argv[2]);
   StreamDecoder decoder(*loaded->tokenizer);
   const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
   const auto show = [](std::string_view s) { std::fwrite(s.data(), 1, s.size(), stdout); };
   show(argv[2]);
-  const auto made = generate(session, ids, {.sampler = {.temperature = 0}, .max_tokens = 60}, text_of, show);
+  const auto made = generate(session, ids, text_of, show, {.sampler = {.temperature = 0}, .max_tokens = 60});
   if (!made) return fail(made.error());
   std::printf("\n%zu tokens, ended by %s\n", made->tokens.size(), made->why.c_str());
 
   // The same step by step. A state is a value: kept here, continued twice.
-  Session again(model, pool);
+  Session again(*loaded->model, context);
   again.feed(ids);
   const State after_prompt = again.state();
   const auto first = again.feed({made->tokens.data(), 1});

@@ -1,6 +1,6 @@
 // One kernel with its backward: the gated delta rule on two sequences of different lengths. The gradient of
 // one number is then compared with a finite difference.
-#include <braid/kernels.h>
+#include <braid/kernels.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -26,11 +26,11 @@ int main() {
   ThreadPool pool(2);  // any number gives the same bits
   const Par par(pool);
   const size_t scratch_size =
-      std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, par));
+      std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, {}, par));
   const std::span<float> scratch = arena.take<float>(scratch_size);
   const Mat<float> o = matrix(heads * dv, 0, 0), dout = matrix(heads * dv, 0, 1);
   const auto loss = [&] {  // the sum of o * dout: its gradient with respect to o is dout
-    fast_weight_fwd(shape, in, o, {}, par, scratch);
+    fast_weight_fwd(shape, in, o, {}, {}, scratch, par);
     double sum = 0;
     for (size_t i = 0; i < o.count(); ++i) sum += static_cast<double>(o.data[i]) * dout.data[i];
     return sum;
@@ -42,7 +42,7 @@ int main() {
                             .dg = arena.mat(tokens, heads),
                             .dbeta = arena.mat(tokens, heads),
                             .ds0 = {}};
-  fast_weight_bwd(shape, in, dout, {}, grad, scratch, par);
+  fast_weight_bwd(shape, in, {}, dout, {}, grad, scratch, par);
 
   v.row(3)[7] += 1;  // the output is linear in v, so a whole step is as good as a small one
   const double difference = loss() - before, backward = grad.dv.row(3)[7];

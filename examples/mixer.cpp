@@ -1,7 +1,7 @@
 // A mixer of one's own: each channel of a token is blended with the same channel some tokens earlier. It is
 // added to a table, named in a config, trained, saved and loaded like the others.
-#include <braid/model.h>
-#include <braid/train.h>
+#include <braid/extend.hpp>
+#include <braid/train.hpp>
 
 #include <cstdio>
 

@@ -1,5 +1,5 @@
 // Defines a hybrid, trains it on the bytes of a text and leaves it in a folder.
-#include <braid/train.h>
+#include <braid/train.hpp>
 
 #include <cstdio>
 

@@ -30,7 +30,7 @@ must("staged install" ${CMAKE_COMMAND} -E env DESTDIR=${dir}/stage ${CMAKE_COMMA
 set(staged ${dir}/stage/opt/braid)
 
 # Nothing private, and no path of the build.
-file(GLOB_RECURSE headers ${dir}/moved/include/*.h)
+file(GLOB_RECURSE headers ${dir}/moved/include/*.h ${dir}/moved/include/*.hpp)
 foreach(header ${headers})
   file(READ ${header} text)
   if(header MATCHES "-inl\\.h$|_ref\\.h$|_test\\.h$|test_dir" OR text MATCHES "#include <(hwy|oneapi|CLI|gtest)")
@@ -63,6 +63,9 @@ must("train" ${dir}/build/train ${dir}/text ${dir}/run 60)
 expect("train" "parameters, 61440 bytes read, held-out loss 0\\.[0-9]+, next byte right (9[5-9]|100)\\.[0-9] %")
 must("generate" ${dir}/build/generate ${dir}/run "A model that has read")
 expect("generate" "^A model that has read this line often enough writes it\\. A model .*60 tokens, ended by length.*same logits")
+
+must("c_api" ${dir}/build/c_api ${dir}/run "A model that has read" ${dir}/c.state)
+expect("c_api" "^op: 1 2, 3 4, 8 10\nA model that has read this line often enough writes it\\. .*\nrestored at 21\na mistake: token 0 is -5; give ids from 0 to 255\n$")
 
 must("mixer" ${dir}/build/mixer ${dir}/mixer-run)
 expect("mixer" "^next digit right ([89][0-9]\\.[0-9]) %, after loading ([0-9.]+) %")

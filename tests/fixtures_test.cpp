@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "infer/session.h"
 #include "io/safetensors.h"
+#include "model/model.h"
 #include "model/families/families.h"
 #include "verify/compare.h"
 #include "verify/state_check.h"
@@ -86,8 +87,8 @@ std::unique_ptr<Model> load(const Fixture& f) {
 // The logits of all tokens, fed in pieces of these lengths, over and over.
 std::vector<float> logits_of(Model& model, const std::vector<int32_t>& tokens,
                              const std::vector<size_t>& pieces) {
-  static ThreadPool pool(1);
-  Session session(model, pool);
+  Context context({.threads = 1});
+  Session session(model, context);
   std::vector<float> all;
   for (size_t at = 0, i = 0; at < tokens.size(); ++i) {
     const size_t n = std::min(pieces[i % pieces.size()], tokens.size() - at);
@@ -148,8 +149,8 @@ TEST(Fixtures, StatesHoldTheirPromises) {
 TEST(Fixtures, GreedyTokensAreTheSame) {
   for (const Fixture& f : fixtures()) {
     const std::unique_ptr<Model> model = load(f);
-    ThreadPool pool(1);
-    Session session(*model, pool);
+    Context context({.threads = 1});
+    Session session(*model, context);
     std::span<const float> row = session.feed(std::span(f.tokens).first(f.prefill));
     std::vector<int32_t> said;
     while (said.size() < f.greedy.size()) {

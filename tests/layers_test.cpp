@@ -26,7 +26,9 @@ const std::map<std::string, std::set<std::string>> kLibrary{
     {"model", {"base", "tensor", "kernels", "autograd", "io"}},
     {"comm", {"base"}},
     {"train", {"base", "tensor", "kernels", "autograd", "io", "data", "model", "comm"}},
-    {"infer", {"base", "tensor", "io", "model", "tokenizer", "chat"}},
+    {"infer", {"base", "tensor", "kernels", "io", "model", "tokenizer", "chat"}},
+    {"ops", {"base", "tensor", "kernels", "io"}},
+    {"capi", {"base", "tensor", "kernels", "io", "model", "tokenizer", "infer", "ops"}},
     {"eval", {"base", "tensor", "io", "data", "model", "tokenizer", "infer"}},
     {"serve", {"base", "tensor", "io", "model", "tokenizer", "chat", "infer"}},
 };
@@ -102,6 +104,26 @@ TEST(Layers, PublicHeadersShowTheLibrary) {
   EXPECT_GE(files, 4);
 }
 
+// What they would cost everyone who includes a model: JSON and formatting are for .cpp files.
+TEST(Layers, HeadersOfModelsNameJsonAtMost) {
+  int files = 0;
+  for (const char* room : {"model", "infer", "chat", "train"})
+    for (const auto& f : fs::recursive_directory_iterator(fs::path(BRAID_SOURCE) / "src" / room)) {
+      if (f.path().extension() != ".h") continue;
+      const std::string name = f.path().filename();
+      // They translate config.json to config.json, for the .cpp files beside them alone.
+      if (name == "hf_config.h" || (name == "shared.h" && f.path().parent_path().filename() == "families"))
+        continue;
+      ++files;
+      std::ifstream in(f.path());
+      for (std::string line; std::getline(in, line);)
+        for (const char* heavy : {"<nlohmann/json.hpp>", "\"io/json.h\"", "\"io/ordered_json.h\"", "<fmt/"})
+          EXPECT_FALSE(line.starts_with("#include") && line.find(heavy) != std::string::npos)
+              << f.path() << ": " << line;
+    }
+  EXPECT_GT(files, 40);
+}
+
 std::string text_of(const std::string& path) {
   std::ostringstream s;
   s << std::ifstream(path).rdbuf();
@@ -109,12 +131,46 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(Layers, EveryOpIsPublic) {
-  const std::string all = text_of(BRAID_SOURCE "/include/braid/kernels.h");
+  const std::string all = text_of(BRAID_SOURCE "/include/braid/kernels.hpp");
   for (const auto& op : fs::directory_iterator(BRAID_SOURCE "/src/kernels")) {
     const std::string name = op.path().filename(), header = name + "/" + name + ".h";
     if (!fs::exists(op.path().parent_path() / header)) continue;
     EXPECT_NE(all.find("#include \"kernels/" + header + "\""), std::string::npos) << header;
   }
+}
+
+// All that a header includes of ours, itself among it.
+std::set<std::string> closure(const std::string& path) {
+  std::set<std::string> seen;
+  for (std::vector<std::string> queue{path}; !queue.empty();) {
+    const std::string next = queue.back();
+    queue.pop_back();
+    if (!seen.insert(next).second) continue;
+    EXPECT_TRUE(fs::exists(next)) << next;
+    std::ifstream in(next);
+    for (std::string line; std::getline(in, line);) {
+      constexpr std::string_view kStart = "#include \"";
+      if (!line.starts_with(kStart)) continue;
+      const std::string name = line.substr(kStart.size(), line.find('"', kStart.size()) - kStart.size());
+      queue.push_back(
+          (name.find('/') == std::string::npos ? BRAID_SOURCE "/include/braid/" : BRAID_SOURCE "/src/") +
+          name);
+    }
+  }
+  return seen;
+}
+
+// What users include needs none of the libraries that Braid is made with, and only extend.hpp shows the tape.
+TEST(Layers, WhatUsersIncludeStandsAlone) {
+  for (const char* header : {"braid.h", "braid.hpp", "kernels.hpp", "version.hpp"})
+    for (const std::string& file : closure(std::string(BRAID_SOURCE "/include/braid/") + header)) {
+      const std::string text = text_of(file);
+      for (const char* library : {"<nlohmann/", "<fmt/", "<hwy/", "<oneapi/", "<CLI/"})
+        EXPECT_EQ(text.find(library), std::string::npos) << header << " reaches " << file;
+      EXPECT_FALSE(file.ends_with("/autograd/exec.h")) << header << " shows the tape";
+    }
+  EXPECT_TRUE(
+      closure(BRAID_SOURCE "/include/braid/extend.hpp").contains(BRAID_SOURCE "/src/autograd/exec.h"));
 }
 
 // As a user would: nothing but installed headers and the standard library.

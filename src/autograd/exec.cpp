@@ -94,7 +94,7 @@ void Tape::give(int from, int to) {
   }
   const Target out = target(to);
   if (out.into == Into::kAdd)
-    add_to(grad, out.to);
+    add_to(grad, out.to, par_);
   else
     copy<float>(grad, out.to);
 }
@@ -137,7 +137,7 @@ void PackedParams::refresh(const ParamSet& params, const bf16* block, Par par) {
   const Precision precision = block ? Precision::kBf16 : Precision::kF32;
   const auto size = [&](const Param& p, MatmulForm form) {
     return p.shape.rank() == 2
-               ? (packed_weight_size(precision, form, p.rows(), p.cols()) + kAlign - 1) / kAlign * kAlign
+               ? (packed_weight_size(precision, form, p.rows(), p.cols(), par) + kAlign - 1) / kAlign * kAlign
                : 0;
   };
   size_t total = 0;

@@ -71,7 +71,10 @@ class OpTimer {
 // the op that made the value has run backward, so that the ones in use stay in cache.
 class Tape {
  public:
-  explicit Tape(Arena& arena) : arena_(arena) {}
+  // par: which kernels add gradients up; no threads.
+  explicit Tape(Arena& arena, Par par = {}) : arena_(arena), par_(par.alone()) {}
+
+  Par par() const { return par_; }
 
   int new_slot(size_t rows, size_t cols);
   // Columns [begin, end) of another slot: what flows there lands in its gradient. A value that is read
@@ -117,6 +120,7 @@ class Tape {
     bool in_place = false;
   };
   Arena& arena_;
+  Par par_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
   std::map<size_t, std::vector<float*>> free_;  // by number of floats
@@ -145,7 +149,7 @@ class Exec {
  public:
   struct Options {
     Arena* arena = nullptr;
-    ParamSet* params = nullptr;
+    const ParamSet* params = nullptr;
     Par par = {};
     Precision precision = Precision::kF32;
     const bf16* params_bf16 = nullptr;     // the block in bf16; needed for Precision::kBf16
@@ -157,6 +161,7 @@ class Exec {
     const Rng* dropout_rng = nullptr;  // null: no dropout (evaluation)
     uint64_t dropout_index = 0;        // substream of this pass; each site takes the next
     Exact* exact = nullptr;            // every op runs there, too: see exact.h
+    Activations activations = {};      // how they enter products with stored weights
     bool recompute = false;            // layers run again in backward instead of keeping what it needs
   };
   explicit Exec(const Options& o) : o_(o) {}
@@ -175,6 +180,7 @@ class Exec {
   Arena& arena() const { return *o_.arena; }
   const Par& par() const { return o_.par; }
   Precision precision() const { return o_.precision; }
+  Activations activations() const { return o_.activations; }
   Profile* profile() const { return o_.profile; }
   const Rng* dropout_rng() const { return o_.dropout_rng; }
   Exact* exact() const { return o_.exact; }
@@ -183,7 +189,7 @@ class Exec {
 
   const Param& param(size_t i) const { return (*o_.params)[i]; }
   const StoredMatrix* stored(size_t i) const { return o_.params->stored(i); }  // null: in the block
-  Mat<const float> weight(size_t param) const { return std::as_const(*o_.params).mat(param); }
+  Mat<const float> weight(size_t param) const { return o_.params->mat(param); }
   PackedWeight weight_packed(size_t param, MatmulForm form) const {
     return o_.packed ? o_.packed->get(param, form) : PackedWeight{};
   }

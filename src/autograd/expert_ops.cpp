@@ -54,7 +54,8 @@ Var routed_experts(Exec& e, Var x, const Routing& routing, std::span<const Exper
     const OpTimer timer(e.profile(), "linear", false);
     const Arena::Mark before = e.arena().mark();
     const std::span<const WeightProduct> list(products.data(), count);
-    weight_matmul(list, Into::kOverwrite, e.arena().take<float>(weight_matmul_scratch(list)), e.par());
+    const size_t scratch = weight_matmul_scratch(list, e.activations(), e.par());
+    weight_matmul(list, Into::kOverwrite, e.activations(), e.arena().take<float>(scratch), e.par());
     e.arena().release(before);
   };
   // Experts in groups, so that a prompt does not need room for all of its choices. A row adds up its experts
@@ -141,7 +142,7 @@ Var sum_rows(Exec& e, std::span<const Var> parts, std::span<const std::span<cons
     for (size_t i = 0; i < which[p].size(); ++i) {
       const Mat<float> from = parts[p].v.row_range(i, i + 1),
                        to = y.v.row_range(which[p][i], which[p][i] + 1);
-      add_to(from, to);
+      add_to(from, to, e.par().alone());
       if (Exact* exact = e.exact()) exact->add(from, to, to);
     }
   if (e.recording())

@@ -282,13 +282,13 @@ Var every_write(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
     const std::span<float> scratch = e.arena().take<float>(fast_weight_fwd_scratch(s, e.par()));
     in_parts(offsets, states, s.value_heads * s.dk * s.dv, cuts, [&](size_t i, size_t begin, size_t end) {
       // The form that the whole sequence would have.
-      const FastWeightPlan plan = fast_weight_plan(s, offsets[i + 1] - offsets[i], false, false);
+      const FastWeightPlan plan = fast_weight_plan(s, offsets[i + 1] - offsets[i], {}, e.par());
       FastWeightShape how = s;
       how.form = plan.form, how.chunk = plan.chunk;
       const uint32_t bounds[] = {0, static_cast<uint32_t>(end - begin)};
       const float* const s0[] = {states[i]};
       fast_weight_fwd(how, part_of(s, in, begin, end, bounds, s0), o.v.row_range(begin, end),
-                      states.subspan(i, 1), e.par(), scratch);
+                      states.subspan(i, 1), {}, scratch, e.par());
     });
     e.arena().release(mark);
     return o;
@@ -301,7 +301,7 @@ Var every_write(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
   std::vector<float*> emitted;
   const size_t longest = longest_sequence(offsets);
   if (e.recording() && longest > kEvery &&
-      fast_weight_plan(s, longest, true, true).form == FastWeightForm::kChunk)
+      fast_weight_plan(s, longest, {.backward = true, .alone = true}, e.par()).form == FastWeightForm::kChunk)
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {
       const size_t count = (offsets[i + 1] - offsets[i]) / kEvery;
       emitted.push_back(e.arena().take<float>(count * s.value_heads * s.dk * s.dv).data());
@@ -309,8 +309,8 @@ Var every_write(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
   const size_t every = emitted.empty() ? 0 : kEvery;
   {
     const Arena::Mark mark = e.arena().mark();
-    fast_weight_fwd(s, in, o.v, states, e.par(), e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())),
-                    {every, emitted});
+    fast_weight_fwd(s, in, o.v, states, {every, emitted},
+                    e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())), e.par());
     e.arena().release(mark);
   }
   in.s0 = {};
@@ -323,8 +323,8 @@ Var every_write(Exec& e, const FastWeightShape& shape, const FastWeightVars& v,
       const FastWeightKept from{.every = every, .states = kept};
       const Arena::Mark mark = e.arena().mark();
       const std::span<float> scratch =
-          e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, e.par(), from));
-      fast_weight_bwd(s, in, t.grad(o.slot), {}, to.grad, scratch, e.par(), from);
+          e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, from, e.par()));
+      fast_weight_bwd(s, in, from, t.grad(o.slot), {}, to.grad, scratch, e.par());
       e.arena().release(mark);
     });
   return o;
@@ -447,8 +447,8 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
     std::vector<float*> to;
     for (const size_t at : first) to.push_back(kept + at * size);
     const Arena::Mark mark = e.arena().mark();
-    fast_weight_fwd(s, in, o.v, {}, e.par(), e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())),
-                    {chunk, to});
+    fast_weight_fwd(s, in, o.v, {}, {chunk, to}, e.arena().take<float>(fast_weight_fwd_scratch(s, e.par())),
+                    e.par());
     e.arena().release(mark);
   }
   // Columns of a value head, or of the key head that it reads.
@@ -465,7 +465,7 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
     const Reading& c = chunks[i / s.value_heads];
     if (c.state == kNoState) return;  // zeros, which the pass has left there
     matmul(MatmulForm::kNN, keys(v.q.v.row_range(c.begin, c.end), h), state(kept, c.state, h),
-           values(o.v.row_range(c.begin, c.end), h), Into::kOverwrite);
+           values(o.v.row_range(c.begin, c.end), h), Into::kOverwrite, e.par().alone());
   });
   map_fwd({.x = o.v, .scale = s.scale}, o.v, e.par());
   if (!e.recording()) return o;
@@ -487,15 +487,16 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
           const Reading& c = chunks[i / s.value_heads];
           if (c.state != kNoState)
             matmul(MatmulForm::kTN, keys(v.q.v.row_range(c.begin, c.end), h),
-                   values(d.row_range(c.begin, c.end), h), state(dkept.data(), c.state, h), Into::kOverwrite);
+                   values(d.row_range(c.begin, c.end), h), state(dkept.data(), c.state, h), Into::kOverwrite,
+                   e.par().alone());
         });
         std::vector<const float*> states, dstates;
         for (const size_t at : first)
           states.push_back(kept + at * size), dstates.push_back(dkept.data() + at * size);
         const FastWeightKept from{.every = chunk, .states = states, .dstates = dstates};
-        fast_weight_bwd(s, in, zero_rows(zeros.data(), n, s.value_heads * s.dv), {}, grad,
-                        e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, e.par(), from)), e.par(),
-                        from);
+        fast_weight_bwd(s, in, from, zero_rows(zeros.data(), n, s.value_heads * s.dv), {}, grad,
+                        e.arena().take<float>(fast_weight_bwd_scratch(s, in.offsets, from, e.par())),
+                        e.par());
         // dq of the pass is that of zeros; this is of what was read. The value heads of a key head in turn.
         const size_t group = s.value_heads / s.key_heads;
         e.par().tasks(chunks.size() * s.key_heads, [&](size_t i) {
@@ -507,7 +508,7 @@ Var chunks_at_once(Exec& e, const FastWeightShape& s, const FastWeightVars& v, s
           else
             for (size_t h = head; h < head + group; ++h)
               matmul(MatmulForm::kNT, values(d.row_range(c.begin, c.end), h), state(kept, c.state, h), to,
-                     h == head ? Into::kOverwrite : Into::kAdd);
+                     h == head ? Into::kOverwrite : Into::kAdd, e.par().alone());
         });
         e.arena().release(mark);
       });
@@ -548,10 +549,10 @@ Var chunks_in_turn(Exec& e, FastWeightShape s, const FastWeightVars& v, size_t c
                        .beta = {},
                        .offsets = bounds,
                        .s0 = from_read},
-                      o.v.row_range(at, end), {}, e.par());
+                      o.v.row_range(at, end), {}, {}, {}, e.par());
       FastWeightIn in = part_of(s, all, at, end, bounds, from_write);
       in.q = zero_rows(zeros.data(), n, s.key_heads * s.dk);
-      fast_weight_fwd(s, in, unread.row_range(0, n), write, e.par());
+      fast_weight_fwd(s, in, unread.row_range(0, n), write, {}, {}, e.par());
       if (phase + n == chunk) std::copy_n(write[0], size, read);
       at = end;
     }

@@ -73,16 +73,17 @@ void product(const Exec& e, MatmulForm form, const Operand& a, const Operand& b,
                               : form == MatmulForm::kNN ? b.nn
                                                         : PackedWeight{};
   if (e.precision() == Precision::kF32)
-    matmul(form, a.f, b.f, c, into, e.par(), packed);
+    matmul(form, a.f, b.f, packed, c, into, e.par());
   else
-    matmul(form, a.b, b.b, c, into, e.par(), packed);
+    matmul(form, a.b, b.b, packed, c, into, e.par());
 }
 
 // y = x W^T, or added to it, for matrices that are stored elsewhere: all in one parallel region.
 void project_stored(const Exec& e, std::span<const WeightProduct> products, Into into) {
   check(!e.recording() && !e.exact(), "stored weights are for inference");
   const Arena::Mark mark = e.arena().mark();
-  weight_matmul(products, into, e.arena().take<float>(weight_matmul_scratch(products)), e.par());
+  const size_t scratch = weight_matmul_scratch(products, e.activations(), e.par());
+  weight_matmul(products, into, e.activations(), e.arena().take<float>(scratch), e.par());
   e.arena().release(mark);
 }
 
@@ -330,8 +331,8 @@ Var add(Exec& e, Var a, Var b) {
   common_rows(e, {&a, &b});
   const OpTimer timer(e.profile(), "add", false);
   if (!e.recording()) {
+    if (Exact* exact = e.exact()) exact->add(a.v, b.v, a.v);  // before a changes: it may hold constants
     add_to(b.v, a.v, e.par());
-    if (Exact* exact = e.exact()) exact->add(a.v, b.v, a.v);
     return a;
   }
   const Var y = e.result_like(a, a.v.cols);
@@ -392,7 +393,7 @@ Var rows(Exec& e, Var x, std::span<const uint32_t> which) {
       for (size_t i = 0; i < which.size(); ++i) {
         const size_t r = which[i];
         if (written[r])
-          add_to(dy.row_range(i, i + 1), dx.row_range(r, r + 1));
+          add_to(dy.row_range(i, i + 1), dx.row_range(r, r + 1), e.par().alone());
         else
           std::copy_n(dy.row(i), dx.cols, dx.row(r));
         written[r] = 1;
@@ -536,8 +537,8 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
     attention_of(s, in, out->token, o.v, lse, e.par());
   } else {
     const Arena::Mark mark = e.arena().mark();
-    attention_packed_fwd(s, in, o.v, lse, e.par(),
-                         e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())));
+    attention_packed_fwd(s, in, o.v, lse, e.arena().take<float>(attention_fwd_scratch(s, offsets, e.par())),
+                         e.par());
     e.arena().release(mark);
   }
   if (Exact* exact = e.exact()) exact->attention_packed_fwd(s, in, o.v);

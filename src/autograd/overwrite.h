@@ -15,7 +15,7 @@ class Overwrite {
   }
   ~Overwrite() {
     if (!own_) return;
-    if (target_.to.data) add_to(to_, target_.to);
+    if (target_.to.data) add_to(to_, target_.to, tape_.par());
     tape_.put(to_);
   }
   Overwrite(const Overwrite&) = delete;

@@ -10,7 +10,7 @@ Var recompute(Exec& e, Var x, size_t rows, std::function<Var(Exec&, Var)> f) {
   const Exec start = e;  // with the dropout sites that f will draw from
   {
     const Arena::Mark mark = e.arena().mark();
-    Tape tape(e.arena());
+    Tape tape(e.arena(), e.par());
     Exec inner = e.on(tape);
     const Var made = f(inner, {x.v, tape.new_slot(x.v.rows, x.v.cols), x.rows});
     copy<float>(made.v, y.v);
@@ -25,13 +25,13 @@ Var recompute(Exec& e, Var x, size_t rows, std::function<Var(Exec&, Var)> f) {
     const bool same = y.v.rows == x.v.rows;
     const Tape::Target to = same ? Tape::Target{d, Into::kOverwrite} : outer.target(x.slot);
     const Arena::Mark mark = start.arena().mark();
-    Tape tape(start.arena());
+    Tape tape(start.arena(), start.par());
     Exec inner = start.on(tape);
     const Var in{x.v, tape.new_slot(x.v.rows, x.v.cols), x.rows};
     tape.record("", in.slot, [&tape, in, to] {  // recorded first, so it runs last
       const Mat<float> dx = tape.grad(in.slot);
       if (to.into == Into::kAdd)
-        add_to(dx, to.to);
+        add_to(dx, to.to, tape.par());
       else if (dx.data != to.to.data)
         copy<float>(dx, to.to);
     });

@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/kernel_choice.h"
 #include "base/nearest.h"
 #include "base/progress.h"
 
@@ -20,15 +21,23 @@ TEST(Error, EveryProblemIsListed) {
   EXPECT_EQ(e.what, "config\n  a: is 0; use 1\n  b: is missing");
 }
 
-TEST(Cpu, NamesRoundTripAndCapNeverRaises) {
+TEST(Cpu, NamesRoundTrip) {
   for (Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx})
     EXPECT_EQ(isa_from_name(isa_name(isa)), isa);
-  const Isa before = active_isa();
-  cap_isa(Isa::kAmx);
-  EXPECT_EQ(active_isa(), detected_isa());
-  cap_isa(Isa::kBase);
-  EXPECT_EQ(active_isa(), Isa::kBase);
-  cap_isa(before);
+}
+
+TEST(KernelChoice, ACapNeverRaises) {
+  EXPECT_EQ(KernelChoice().cap(Isa::kAmx).isa(), detected_isa());
+  EXPECT_TRUE(KernelChoice().cap(Isa::kAmx).is_default());
+  EXPECT_EQ(KernelChoice().cap(Isa::kBase).isa(), Isa::kBase);
+}
+
+TEST(KernelChoice, TheLastForcedOneCounts) {
+  const KernelChoice c = KernelChoice().force("rmsnorm", "avx2").force("rope", "ref").force("rmsnorm", "ref");
+  EXPECT_EQ(c.forced("rmsnorm"), "ref");
+  EXPECT_EQ(c.forced("rope"), "ref");
+  EXPECT_EQ(c.forced("matmul"), "");
+  EXPECT_FALSE(c.is_default());
 }
 
 TEST(Progress, TimesReadWell) {

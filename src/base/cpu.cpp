@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cstdlib>
 #include <fstream>
 
 #include <cpuid.h>
@@ -33,8 +31,8 @@ bool lzcnt_and_f16c() {
   return f16c && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 5));
 }
 
-// VNNI and AVX512_BF16. Intel has both too, but needs two cycles for a product of bf16 pairs, twice as long as
-// for the two multiply-adds that it replaces; there AMX is what pays.
+// VNNI and AVX512_BF16. Intel has both too, but needs two cycles for a product of bf16 pairs, twice as long
+// as for the two multiply-adds that it replaces; there AMX is what pays.
 bool fast_dots() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__builtin_cpu_is("amd") || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(c & (1u << 11))) return false;
@@ -54,17 +52,6 @@ Isa detect() {
   return amx_granted() ? Isa::kAmx : fast_dots() ? Isa::kAvx512Dot : Isa::kAvx512;
 }
 
-Isa initial_isa() {
-  const char* env = std::getenv("BRAID_ISA");
-  const std::optional<Isa> wanted = env ? isa_from_name(env) : std::nullopt;
-  return wanted ? std::min(*wanted, detected_isa()) : detected_isa();
-}
-
-std::atomic<Isa>& active() {
-  static std::atomic<Isa> isa{initial_isa()};
-  return isa;
-}
-
 }  // namespace
 
 std::string_view isa_name(Isa isa) { return kNames[static_cast<size_t>(isa)]; }
@@ -79,10 +66,6 @@ Isa detected_isa() {
   static const Isa isa = detect();
   return isa;
 }
-
-Isa active_isa() { return active().load(std::memory_order_relaxed); }
-
-void cap_isa(Isa isa) { active().store(std::min(isa, detected_isa())); }
 
 std::string cpu_model() {
   std::ifstream in("/proc/cpuinfo");

@@ -17,10 +17,6 @@ std::optional<Isa> isa_from_name(std::string_view name);
 // The best level this machine has (AMX only if the kernel grants the tile permission).
 Isa detected_isa();
 
-// The level to use: detected_isa(), or less if BRAID_ISA or cap_isa() says so.
-Isa active_isa();
-void cap_isa(Isa isa);
-
 std::string cpu_model();  // as the operating system names it
 int cpu_count();          // processors this process may run on
 

@@ -76,14 +76,13 @@ struct ThreadPool::Shared {
   }
 };
 
-ThreadPool::ThreadPool(int threads, std::function<void()> on_start) : shared_(std::make_unique<Shared>()) {
+ThreadPool::ThreadPool(int threads, KernelChoice kernels)
+    : kernels_(std::move(kernels)), shared_(std::make_unique<Shared>()) {
   check(threads >= 1, "ThreadPool needs at least one thread");
   shared_->threads = threads;
   shared_->shares = std::make_unique<Share[]>(static_cast<size_t>(threads));
-  if (on_start) on_start();
   for (int i = 1; i < threads; ++i)
-    shared_->workers.emplace_back([s = shared_.get(), i, on_start] {
-      if (on_start) on_start();
+    shared_->workers.emplace_back([s = shared_.get(), i] {
       for (uint32_t seen = 0;;) {
         wait_while_equal(s->round, seen);
         seen = s->round.load(std::memory_order_acquire);

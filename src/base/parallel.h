@@ -7,6 +7,8 @@
 //   ThreadPool pool(2);
 //   Par par(pool);                                   // or Par{} to run in the calling thread
 //   par.blocks(rows, 64, [&](size_t begin, size_t end) { ... });
+//
+// Pool and Par also carry which kernels run (base/kernel_choice.h).
 #pragma once
 
 #include <algorithm>
@@ -14,17 +16,20 @@
 #include <functional>
 #include <memory>
 
+#include "base/kernel_choice.h"
+
 namespace braid {
 
 class ThreadPool {
  public:
-  // `threads` counts the calling thread. `on_start` runs once in each thread before its first task.
-  explicit ThreadPool(int threads, std::function<void()> on_start = {});
+  // `threads` counts the calling thread.
+  explicit ThreadPool(int threads, KernelChoice kernels = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const;
+  const KernelChoice& kernels() const { return kernels_; }
 
   // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share, in
   // order, and then what others have not begun: a thread that the system keeps waiting holds nobody up. Calls
@@ -33,16 +38,27 @@ class ThreadPool {
 
  private:
   struct Shared;
+  const KernelChoice kernels_;
   std::unique_ptr<Shared> shared_;
 };
 
-// A pool, or nothing: then loops run in the calling thread.
+// A pool, or nothing: then loops run in the calling thread. The pool and the choice must outlive it.
 class Par {
  public:
-  Par() = default;
-  explicit Par(ThreadPool& pool) : pool_(&pool) {}
+  Par() = default;  // the best kernels of this machine
+  explicit Par(ThreadPool& pool) : Par(&pool, pool.kernels()) {}
+
+  Par with(const KernelChoice& kernels) const { return {pool_, kernels}; }  // other kernels
+  Par with(const KernelChoice&&) const = delete;
+  Par alone() const {  // the same kernels, in the calling thread
+    Par p = *this;
+    p.pool_ = nullptr;
+    return p;
+  }
 
   int threads() const { return pool_ ? pool_->threads() : 1; }
+  const KernelChoice* kernels() const { return kernels_; }  // null: the best of this machine
+  Isa isa() const { return kernels_ ? kernels_->isa() : detected_isa(); }
 
   template <class F>  // f(begin, end) for each block of [0, n)
   void blocks(size_t n, size_t block, const F& f) const {
@@ -61,7 +77,11 @@ class Par {
   }
 
  private:
+  Par(ThreadPool* pool, const KernelChoice& kernels)
+      : pool_(pool), kernels_(kernels.is_default() ? nullptr : &kernels) {}
+
   ThreadPool* pool_ = nullptr;
+  const KernelChoice* kernels_ = nullptr;
 };
 
 }  // namespace braid

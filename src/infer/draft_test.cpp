@@ -4,8 +4,11 @@
 
 #include <vector>
 
+#include "io/json.h"
 #include "infer/generate.h"
+#include "model/model.h"
 #include "model/presets.h"
+#include "support/test_kernels.h"
 
 namespace braid {
 namespace {
@@ -32,7 +35,7 @@ TEST(Draft, LooksForTheLongestAndLatestMatch) {
 // The same tokens and the same state with and without guesses, in every architecture; also when sampled, when
 // a text ends in the middle of a pass, and on texts that repeat themselves.
 TEST(Draft, ChangesNoTokenAndNoBitOfTheState) {
-  ThreadPool pool(1);
+  Context context({.threads = 1, .kernels = test_kernels()});
   size_t accepted = 0, rejected = 0;
   for (const Preset& p : all_presets()) {
     const std::unique_ptr<Model> model =
@@ -40,11 +43,11 @@ TEST(Draft, ChangesNoTokenAndNoBitOfTheState) {
     model->init(1);
     const std::vector<int32_t> prompt{1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3};
     const auto run = [&](GenerateOptions g, int64_t draft, State& end) {
-      Session s(*model, pool);
+      Session s(*model, context);
       g.draft = draft;
       const Result<Generated> r = generate(
-          s, prompt, g, [](std::optional<int32_t> id) { return id ? std::to_string(*id) + "," : "!"; },
-          [](std::string_view) {});
+          s, prompt, [](std::optional<int32_t> id) { return id ? std::to_string(*id) + "," : "!"; },
+          [](std::string_view) {}, g);
       EXPECT_TRUE(r) << p.name << ": " << r.error().what;
       s.feed({{1}});  // the state is what it should be
       end = s.state();
@@ -75,23 +78,23 @@ TEST(Draft, ChangesNoTokenAndNoBitOfTheState) {
 }
 
 TEST(BatchDecoder, TwentyTogetherAreEachAlone) {
-  ThreadPool pool(2);
+  Context context({.threads = 2, .kernels = test_kernels()});
   const std::unique_ptr<Model> model = Model::create(*parse_config(*preset_config("gdn-h1", "tiny", 61), ""));
   model->init(1);
   std::vector<State> together, alone;
   std::vector<State*> states;
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < 20; ++i) {
-    Session s(*model, pool);
+    Session s(*model, context);
     s.feed(std::vector<int32_t>(static_cast<size_t>(3 + i), i));
     together.push_back(s.state()), alone.push_back(s.state()), tokens.push_back(i);
   }
   for (State& s : together) states.push_back(&s);
-  BatchDecoder batch(*model, pool);
+  BatchDecoder batch(*model, context);
   for (int step = 0; step < 3; ++step) {
     const Mat<const float> got = batch.step(states, tokens);
     for (size_t i = 0; i < alone.size(); ++i) {
-      Session s(*model, pool);
+      Session s(*model, context);
       s.set_state(alone[i]);
       const std::span<const float> want = s.feed(std::span(tokens).subspan(i, 1));
       EXPECT_TRUE(std::equal(want.begin(), want.end(), got.row(i))) << i;

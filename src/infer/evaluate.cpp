@@ -93,6 +93,7 @@ double TextScore::perplexity_error() const { return perplexity() * nll_error; }
 Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32_t> tokens,
                             const EvaluateOptions& o,
                             const std::function<bool(size_t done, size_t total)>& tick) {
+  check(!other || &base.context() != &other->context(), "evaluate: both models in one context");
   const size_t context = o.plain ? tokens.size() : o.context;
   if (o.plain && o.chunks) tokens = tokens.first(std::min(tokens.size(), o.chunks * o.context));
   size_t chunks = o.plain ? 1 : tokens.size() / context;

@@ -40,7 +40,8 @@ struct Comparison {
   double rms_dp = 0;                              // root mean square of p_other(token) - p_base(token)
 };
 
-// tick(done, total) in tokens; returning false ends it early with an error. other: null for the base alone.
+// base and other have different contexts. tick(done, total) in tokens; returning false ends it early with an
+// error. other: null for the base alone.
 Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32_t> tokens,
                             const EvaluateOptions& options,
                             const std::function<bool(size_t done, size_t total)>& tick = {});

@@ -4,8 +4,11 @@
 
 #include <cmath>
 
+#include "io/json.h"
+#include "model/model.h"
 #include "verify/long_check.h"
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "model/presets.h"
 
 namespace braid {
@@ -25,9 +28,10 @@ std::vector<int32_t> text(size_t n) {
 
 // The definitions, written out.
 TEST(Evaluate, IsWhatItSays) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
+  Context one(pool), two(pool);
   const std::unique_ptr<Model> a = make("gdn-h1", 1), b = make("gdn-h1", 2);
-  Session base(*a, pool), other(*b, pool);
+  Session base(*a, one), other(*b, two);
   const std::vector<int32_t> tokens = text(150);
   for (const bool plain : {false, true}) {
     const Result<Comparison> got = evaluate(base, &other, tokens, {.plain = plain, .context = 40, .bos = 30});
@@ -39,7 +43,7 @@ TEST(Evaluate, IsWhatItSays) {
       std::vector<int32_t> chunk(tokens.begin() + static_cast<ptrdiff_t>(c * length),
                                  tokens.begin() + static_cast<ptrdiff_t>((c + 1) * length));
       if (!plain) chunk[0] = 30;
-      Session x(*a, pool), y(*b, pool);
+      Session x(*a, one), y(*b, two);
       const Mat<const float> p = x.feed_all(chunk), q = y.feed_all(chunk);
       for (size_t t = plain ? 0 : 20; t + 1 < length; ++t) {
         double sp = 0, sq = 0;
@@ -66,7 +70,7 @@ TEST(Evaluate, IsWhatItSays) {
     EXPECT_GE(got->kl_99, got->kl_median);
   }
   // A model against itself.
-  Session again(*a, pool);
+  Session again(*a, two);
   const Result<Comparison> self = evaluate(base, &again, tokens, {.context = 64});
   ASSERT_TRUE(self);
   EXPECT_EQ(self->kl, 0);
@@ -78,7 +82,7 @@ TEST(Evaluate, IsWhatItSays) {
 
 TEST(LongCheck, PiecesAndFilesGiveTheSameState) {
   const TestDir dir;
-  ThreadPool pool(2);
+  ThreadPool pool(2, test_kernels());
   for (const char* arch : {"qwen3.5", "gdn-h2", "samba"}) {
     const std::unique_ptr<Model> model = make(arch, 1);
     const Result<std::vector<LongRow>> rows = check_long(*model, pool, 3000, dir / "state");

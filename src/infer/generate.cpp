@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "infer/draft.h"
 #include "infer/stop_strings.h"
 
@@ -76,9 +75,10 @@ class Decoder {
 
 }  // namespace
 
-Result<Generated> generate(Session& session, std::span<const int32_t> prompt, const GenerateOptions& options,
+Result<Generated> generate(Session& session, std::span<const int32_t> prompt,
                            const std::function<std::string(std::optional<int32_t>)>& text_of,
-                           const std::function<void(std::string_view)>& show) {
+                           const std::function<void(std::string_view)>& show,
+                           const GenerateOptions& options) {
   Generated out;
   Sampler sampler(options.sampler);
   Result<StopStrings> stop = StopStrings::make(options.stop);
@@ -105,8 +105,8 @@ Result<Generated> generate(Session& session, std::span<const int32_t> prompt, co
   start = seconds_now();
   out.why = "length";
   while (static_cast<int64_t>(out.tokens.size()) < options.max_tokens) {
-    if (interrupted()) {
-      out.why = "interrupt";
+    if (options.cancelled && options.cancelled()) {
+      out.why = "cancelled";
       break;
     }
     const Result<int32_t> token = sampler(decoder.logits(), history, history.size());

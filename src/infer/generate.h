@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "infer/sampler.h"
 #include "infer/session.h"
+#include "kernels/matmul/matmul.h"
 
 namespace braid {
 
@@ -31,11 +32,12 @@ struct GenerateOptions {
   // many tokens of the prompt each has read.
   std::vector<size_t> snapshots_at = {};
   std::function<void(size_t tokens, State state)> snapshot = {};
+  std::function<bool()> cancelled = {};  // asked before each token
 };
 
 struct Generated {
   std::vector<int32_t> tokens;
-  std::string why;  // "end" (the last token is an end token), "stop", "length" or "interrupt"
+  std::string why;  // "end" (the last token is an end token), "stop", "length" or "cancelled"
   size_t read = 0;  // of prompt and tokens, what the session has read
   double prefill_seconds = 0, decode_seconds = 0;
   size_t passes = 0, drafted = 0, accepted = 0;  // of decoding; guesses made and found right
@@ -47,8 +49,9 @@ struct Generated {
 
 // `text_of` gives what a token adds to the text, and once more, without a token, what is left at the end;
 // `show` gets it as soon as it cannot be part of a stop string.
-Result<Generated> generate(Session& session, std::span<const int32_t> prompt, const GenerateOptions& options,
+Result<Generated> generate(Session& session, std::span<const int32_t> prompt,
                            const std::function<std::string(std::optional<int32_t>)>& text_of,
-                           const std::function<void(std::string_view)>& show);
+                           const std::function<void(std::string_view)>& show,
+                           const GenerateOptions& options = {});
 
 }  // namespace braid

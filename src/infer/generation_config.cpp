@@ -1,4 +1,4 @@
-#include "infer/generation_config.h"
+#include "infer/read_generation_config.h"
 
 #include <fmt/format.h>
 

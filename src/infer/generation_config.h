@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "infer/sampler.h"
-#include "io/json_fwd.h"
 
 namespace braid {
 
@@ -30,9 +30,7 @@ struct GenerationConfig {
   SamplerOptions sampling() const;
 };
 
-// `generation` and `config` are the two files, null where there is none. Every problem is in the error.
-Result<GenerationConfig> read_generation_config(const Json& generation, const Json& config,
-                                                const std::string& dir);
-Result<GenerationConfig> load_generation_config(const std::string& dir);  // neither file need be there
+// Neither file need be there. Every problem is in the error.
+Result<GenerationConfig> load_generation_config(const std::string& dir);
 
 }  // namespace braid

@@ -1,5 +1,6 @@
+#include "infer/read_generation_config.h"
+
 #include "io/json.h"
-#include "infer/generation_config.h"
 
 #include <gtest/gtest.h>
 

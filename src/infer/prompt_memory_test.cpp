@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "io/json.h"
 #include "infer/generate.h"
+#include "model/model.h"
 #include "model/presets.h"
+#include "support/test_kernels.h"
 
 namespace braid {
 namespace {
@@ -18,13 +21,13 @@ class PromptMemoryTest : public testing::Test {
     const std::span<const float> l = s.feed(tokens);
     return {l.begin(), l.end()};
   }
-  ThreadPool pool_{1};
+  Context context_{{.threads = 1, .kernels = test_kernels()}};
   std::unique_ptr<Model> model_;
 };
 
 TEST_F(PromptMemoryTest, GoesOnFromTheLongestBeginning) {
   const std::vector<int32_t> all{5, 9, 2, 44, 3, 17, 8};
-  Session s(*model_, pool_);
+  Session s(*model_, context_);
   PromptMemory memory;
   EXPECT_EQ(memory.recall(s, all).cached, 0u);
   s.feed(std::span(all).first(2));
@@ -55,7 +58,7 @@ TEST_F(PromptMemoryTest, TheBudgetIsOfBytesAndWhatWasUsedLongestAgoGoes) {
   const std::unique_ptr<Model> recurrent =
       Model::create(*parse_config(*preset_config("gated-deltanet", "tiny", 61), ""));
   recurrent->init(1);
-  Session s(*recurrent, pool_);  // no pages, which are not narrowed
+  Session s(*recurrent, context_);  // no pages, which are not narrowed
   const std::vector<std::vector<int32_t>> prompts{{1, 2}, {3, 4}, {5, 6}};
   s.feed(prompts[0]);
   const size_t each = s.state().bytes();
@@ -84,7 +87,7 @@ TEST_F(PromptMemoryTest, APromptThatPartsIsReadFromTheLastPlaceBefore) {
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>((i * i + 7 * i) % 61);
   const auto text_of = [](std::optional<int32_t>) { return std::string(); };
   const auto show = [](std::string_view) {};
-  Session s(*model_, pool_);
+  Session s(*model_, context_);
   PromptMemory memory({.bytes = size_t{1} << 30, .grid = 64, .narrow = false});
   const auto read = [&](std::span<const int32_t> tokens) {
     const Recalled r = memory.recall(s, tokens);
@@ -92,7 +95,7 @@ TEST_F(PromptMemoryTest, APromptThatPartsIsReadFromTheLastPlaceBefore) {
     GenerateOptions g{.sampler = {.temperature = 0}, .max_tokens = 4, .known = r.cached};
     g.snapshots_at = memory.places(tokens, r.cached, points);
     g.snapshot = [&](size_t n, State state) { memory.keep(tokens, n, std::move(state), "a place"); };
-    EXPECT_TRUE(generate(s, tokens, g, text_of, show));
+    EXPECT_TRUE(generate(s, tokens, text_of, show, g));
     return r;
   };
   read(prompt);
@@ -109,7 +112,7 @@ TEST_F(PromptMemoryTest, APromptThatPartsIsReadFromTheLastPlaceBefore) {
   s.restart();
   s.feed(std::span(other).first(96));
   EXPECT_TRUE(
-      generate(s, other, {.sampler = {.temperature = 0}, .max_tokens = 4, .known = 96}, text_of, show));
+      generate(s, other, text_of, show, {.sampler = {.temperature = 0}, .max_tokens = 4, .known = 96}));
   EXPECT_TRUE(s.state() == got);
 }
 
@@ -118,8 +121,8 @@ TEST_F(PromptMemoryTest, GenerationEndsAtAnEndTokenAndSaysWhatWasRead) {
   const auto text_of = [](std::optional<int32_t> id) { return id ? std::to_string(*id) + "," : "!"; };
   std::string shown;
   const auto show = [&](std::string_view s) { shown += s; };
-  Session s(*model_, pool_);
-  const Generated all = *generate(s, prompt, {.sampler = {.temperature = 0}, .max_tokens = 6}, text_of, show);
+  Session s(*model_, context_);
+  const Generated all = *generate(s, prompt, text_of, show, {.sampler = {.temperature = 0}, .max_tokens = 6});
   EXPECT_EQ(all.why, "length");
   EXPECT_EQ(all.read, 8u);  // the last token is not fed
   EXPECT_EQ(s.state().position, 8);
@@ -127,9 +130,9 @@ TEST_F(PromptMemoryTest, GenerationEndsAtAnEndTokenAndSaysWhatWasRead) {
   // The same with its first token as an end token, going on from a state that has read a part of the prompt.
   shown.clear(), s.restart();
   s.feed({{5, 9}});
-  const Generated end = *generate(
-      s, prompt, {.sampler = {.temperature = 0}, .max_tokens = 6, .known = 2, .end_tokens = {all.tokens[0]}},
-      text_of, show);
+  const Generated end =
+      *generate(s, prompt, text_of, show,
+                {.sampler = {.temperature = 0}, .max_tokens = 6, .known = 2, .end_tokens = {all.tokens[0]}});
   EXPECT_EQ(end.why, "end");
   EXPECT_EQ(end.tokens, std::vector<int32_t>{all.tokens[0]});
   EXPECT_EQ(end.read, 3u);

@@ -3,7 +3,26 @@
 #include <algorithm>
 #include <numeric>
 
+#include "model/model.h"
+
 namespace braid {
+namespace {
+
+// Gives back what the last call took.
+Exec begin(const Model& model, Context& context) {
+  context.arena().reset();
+  return Exec({.arena = &context.arena(),
+               .params = &model.params(),
+               .par = context.par(),
+               .activations = context.activations()});
+}
+
+}  // namespace
+
+Session::Session(const Model& model, Context& context, size_t pass_tokens)
+    : model_(model), context_(context), state_(model.new_state()), pass_tokens_(pass_tokens) {}
+
+void Session::restart() { state_ = model_.new_state(); }
 
 std::span<const float> Session::feed(std::span<const int32_t> tokens, Snapshots* snapshots) {
   check(!tokens.empty(), "Session::feed needs a token");
@@ -23,8 +42,7 @@ Mat<const float> Session::feed_all(std::span<const int32_t> tokens) {
 
 Mat<float> Session::run(std::span<const int32_t> tokens, std::span<const uint32_t> rows,
                         Snapshots* snapshots) {
-  arena_.reset();
-  Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_)});
+  Exec exec = begin(model_, context_);
   const uint32_t offsets[] = {0, static_cast<uint32_t>(tokens.size())};
   State* states[] = {&state_};
   Model::Input in{.tokens = tokens, .offsets = offsets, .states = states};
@@ -34,8 +52,7 @@ Mat<float> Session::run(std::span<const int32_t> tokens, std::span<const uint32_
 }
 
 Status Session::rollback(int64_t position) {
-  arena_.reset();
-  Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_)});
+  Exec exec = begin(model_, context_);
   return model_.rollback(exec, state_, position);
 }
 
@@ -47,8 +64,7 @@ Mat<const float> BatchDecoder::step(std::span<State* const> states, std::span<co
     const size_t n = std::min(kSkinnyRows, states.size() - first);
     std::vector<uint32_t> rows(n + 1);
     std::iota(rows.begin(), rows.end(), 0u);
-    arena_.reset();
-    Exec exec({.arena = &arena_, .params = &model_.params(), .par = Par(pool_)});
+    Exec exec = begin(model_, context_);
     const Var h = model_.hidden(
         exec, {.tokens = tokens.subspan(first, n), .offsets = rows, .states = states.subspan(first, n)},
         std::span(rows).first(n));

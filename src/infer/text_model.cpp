@@ -6,6 +6,8 @@
 #include <array>
 #include <filesystem>
 
+#include "model/model.h"
+
 namespace braid {
 namespace {
 

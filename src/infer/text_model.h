@@ -6,14 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "base/parallel.h"
 #include "infer/generation_config.h"
-#include "model/model.h"
+#include "kernels/weight_matmul/weight_matmul.h"
 #include "tokenizer/tokenizer.h"
 
 namespace braid {
 
+class Model;
+
 struct TextModel {
-  std::unique_ptr<Model> model;
+  std::shared_ptr<Model> model;
   std::optional<Tokenizer> tokenizer;  // none: a model of a task, whose tokens are not text
   GenerationConfig generation;
 

@@ -137,10 +137,15 @@ Status check_folder(const std::string& option, const std::string& dir, FolderKin
 
 Status claim_folder(const std::string& option, const std::string& dir, FolderKind kind, bool known) {
   if (Status s = check_folder(option, dir, kind, known); !s) return s;
-  if (Status s = make_dirs(dir); !s) return s;
+  if (Status s = make_folder(option, dir); !s) return s;
   const Result<std::optional<FolderMark>> mark = read_mark(dir);
   if (!mark) return mark.error();
   return *mark ? Status() : write_mark(dir, {.kind = kind});
+}
+
+Status make_folder(const std::string& option, const std::string& dir) {
+  const Status s = make_dirs(dir);
+  return s ? s : Error{option + ": " + s.error().what, s.error().fix};
 }
 
 Result<FolderLock> FolderLock::take(const std::string& option, const std::string& dir) {

@@ -32,6 +32,7 @@ Status check_folder(const std::string& option, const std::string& dir, FolderKin
 // The same; then the folder is there and marked.
 Status claim_folder(const std::string& option, const std::string& dir, FolderKind kind, bool known = false);
 
+Status make_folder(const std::string& option, const std::string& dir);  // make_dirs(), named so
 bool is_empty_folder(const std::string& dir);  // missing, or nothing in it but what this header puts there
 
 // One process at a time works in a folder. The system takes a lock back when its process ends, however that

@@ -1,6 +1,12 @@
 #include "kernels/registry.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <cstdlib>
+
+#include "base/nearest.h"
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/cross_entropy/cross_entropy.h"
@@ -25,7 +31,7 @@ namespace braid {
 namespace {
 
 template <auto table>
-ImplTable& impls() {
+const ImplTable& impls() {
   return table();
 }
 
@@ -67,6 +73,46 @@ std::span<const OpEntry> all_ops() {
               impls<pointwise_impls>},
   };
   return kOps;
+}
+
+Result<KernelChoice> parse_kernel_choice(std::string_view isa, std::string_view kernels,
+                                         const KernelChoiceNames& names) {
+  KernelChoice choice;
+  if (!isa.empty()) {
+    const std::optional<Isa> level = isa_from_name(isa);
+    if (!level)
+      return Error{fmt::format("{}={}: no such instruction set", names.isa, isa),
+                   "use base, avx2, avx512, avx512dot or amx"};
+    choice.cap(*level);
+  }
+  for (std::string_view rest = kernels; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma), op = item.substr(0, item.find('='));
+    rest = comma == rest.npos ? "" : rest.substr(comma + 1);
+    const std::span<const OpEntry> ops = all_ops();
+    const auto entry = std::ranges::find(ops, op, &OpEntry::name);
+    if (entry == ops.end()) {
+      std::vector<std::string> known;
+      for (const OpEntry& e : ops) known.emplace_back(e.name);
+      return Error{fmt::format("{}: there is no op '{}'", names.kernels, op),
+                   suggest(std::string(op), known)};
+    }
+    const std::string_view impl = item.find('=') == item.npos ? "" : item.substr(item.find('=') + 1);
+    std::vector<std::string> usable;
+    for (const ImplTable::Row& row : entry->impls().rows())
+      if (row.needs <= detected_isa()) usable.emplace_back(row.name);
+    if (std::ranges::find(usable, impl) == usable.end())
+      return Error{fmt::format("{}: op '{}' cannot use '{}' on this machine", names.kernels, op, impl),
+                   suggest(std::string(impl), usable)};
+    choice.force(op, impl);
+  }
+  return choice;
+}
+
+Result<KernelChoice> kernel_choice_from_environment() {
+  const char *isa = std::getenv("BRAID_ISA"), *kernels = std::getenv("BRAID_KERNEL");
+  return parse_kernel_choice(isa ? isa : "", kernels ? kernels : "",
+                             {.isa = "BRAID_ISA", .kernels = "BRAID_KERNEL"});
 }
 
 }  // namespace braid

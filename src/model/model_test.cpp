@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "verify/compare.h"
 #include "model/mixers/registry.h"
 #include "model/presets.h"
@@ -250,7 +251,7 @@ TEST(StateFile, MisfitsAreNamed) {
 TEST(Model, ThreadsDoNotChangeABit) {
   const std::unique_ptr<Model> model = make({});
   const std::vector<int32_t> tokens = random_tokens(300);
-  ThreadPool pool(3);
+  ThreadPool pool(3, test_kernels());
   const size_t pieces[] = {250, 1, 49};
   State a = model->new_state(), b = model->new_state();
   EXPECT_EQ(run(*model, &a, tokens, pieces), run(*model, &b, tokens, pieces, Par(pool)));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "verify/compare.h"
 #include "support/lively_model.h"
 #include "model/state_file.h"
@@ -151,7 +152,7 @@ TEST_P(EveryPreset, ARaggedBatchIsItsSequencesOneByOne) {
 TEST_P(EveryPreset, ThreadsDoNotChangeABit) {
   const std::unique_ptr<Model> model = tiny(GetParam());
   const Sequences batch{random_tokens(70, 1), random_tokens(3, 2)};
-  ThreadPool pool(3);
+  ThreadPool pool(3, test_kernels());
   EXPECT_EQ(run(*model, batch, {}), run(*model, batch, {}, Par(pool)));
 }
 

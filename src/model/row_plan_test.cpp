@@ -40,7 +40,8 @@ TEST(RowPlan, EqualTokensShareARowBeforeTheFirstMixer) {
 
 TEST(RowPlan, WithoutSharingOnlyTheOutputIsChosen) {
   Arena arena;
-  const RowPlan plan = Sample().plan(arena, false);
+  const Sample sample;  // whose rows the plan refers to
+  const RowPlan plan = sample.plan(arena, false);
   EXPECT_EQ(plan.stream, nullptr);
   EXPECT_EQ(plan.input, nullptr);
   EXPECT_EQ(list(plan.output->token), (Rows{2, 8}));

@@ -8,6 +8,7 @@
 #include "io/hash.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "model/model.h"
 
 namespace braid {
 namespace {
@@ -38,7 +39,7 @@ std::string content_hash(const std::map<std::string, std::string>& metadata,
 std::string layer_name(size_t layer, const char* what) { return fmt::format("layers.{}.{}", layer, what); }
 
 // What each state of this model has in it: that of a single token.
-State sample(Model& model) {
+State sample(const Model& model) {
   State state = model.new_state();
   Arena arena;
   Exec exec({.arena = &arena, .params = &model.params()});
@@ -159,7 +160,7 @@ Status save_state(const State& state, const Model& model, const std::string& pat
 
 namespace {
 
-Result<SavedState> load(Model& model, const std::string& path, bool compare_hashes) {
+Result<SavedState> load(const Model& model, const std::string& path, bool compare_hashes) {
   const Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
   const auto value = [&](const char* key) {
@@ -223,10 +224,10 @@ Result<SavedState> load(Model& model, const std::string& path, bool compare_hash
 
 }  // namespace
 
-Result<SavedState> load_saved(Model& model, const std::string& path) { return load(model, path, true); }
-Result<SavedState> read_saved(Model& model, const std::string& path) { return load(model, path, false); }
+Result<SavedState> load_saved(const Model& model, const std::string& path) { return load(model, path, true); }
+Result<SavedState> read_saved(const Model& model, const std::string& path) { return load(model, path, false); }
 
-Result<State> load_state(Model& model, const std::string& path) {
+Result<State> load_state(const Model& model, const std::string& path) {
   Result<SavedState> saved = load_saved(model, path);
   if (!saved) return saved.error();
   return std::move(saved->state);

@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "model/model.h"
+#include "base/error.h"
+#include "model/state.h"
 
 namespace braid {
+
+class Model;
 
 // Positions that a file may hold: tables for the positions are made when a model goes on from there.
 inline constexpr int64_t kMaxSavedPosition = int64_t{1} << 24;
@@ -27,10 +30,10 @@ struct SavedState {
   std::vector<int32_t> tokens;  // all that it has read; empty if the writer did not know
 };
 // Only what fits this model: another config, other weights, missing, unknown or misshapen tensors are errors.
-Result<SavedState> load_saved(Model& model, const std::string& path);
-Result<State> load_state(Model& model, const std::string& path);
+Result<SavedState> load_saved(const Model& model, const std::string& path);
+Result<State> load_state(const Model& model, const std::string& path);
 
 // All of load_saved but the comparison of the hashes, which no change would get past: for fuzzing.
-Result<SavedState> read_saved(Model& model, const std::string& path);
+Result<SavedState> read_saved(const Model& model, const std::string& path);
 
 }  // namespace braid

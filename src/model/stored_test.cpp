@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "io/json.h"
 #include "support/test_dir.h"
 #include "verify/compare.h"
 #include "kernels/weight_matmul/activations.h"
@@ -46,7 +47,7 @@ std::unique_ptr<Model> widened(const Model& stored) {
 
 // Logits of each step of some sequences that are read together: a prompt each, then token by token.
 std::vector<std::vector<float>> run(Model& model, const std::vector<std::vector<int32_t>>& sequences,
-                                    size_t prompt) {
+                                    size_t prompt, Activations activations = Activations::kF32) {
   Arena arena;
   std::vector<State> states(sequences.size());
   for (State& s : states) s = model.new_state();
@@ -64,7 +65,7 @@ std::vector<std::vector<float>> run(Model& model, const std::vector<std::vector<
       rows.push_back(offsets.back() - 1);
     }
     arena.reset();
-    Exec exec({.arena = &arena, .params = &model.params()});
+    Exec exec({.arena = &arena, .params = &model.params(), .activations = activations});
     const Mat<float> y = model.logits(
         exec, model.hidden(exec, {.tokens = tokens, .offsets = offsets, .states = pointers}, rows));
     for (size_t s = 0; s < sequences.size(); ++s) out[s].insert(out[s].end(), y.row(s), y.row(s) + y.cols);
@@ -114,10 +115,7 @@ TEST(Stored, ActivationsOfBf16ConcernPromptsWithBf16Weights) {
     ASSERT_TRUE(wide && half);
     const auto tokens = random_sequences(1, 43);
     const auto logits = [&](Model& model, size_t prompt, Activations a) {
-      use_activations(a);
-      std::vector<float> out = run(model, tokens, prompt)[0];
-      use_activations(Activations::kF32);
-      return out;
+      return run(model, tokens, prompt, a)[0];
     };
     for (const size_t prompt : {size_t{1}, size_t{40}}) {
       const std::vector<float> f32 = logits(**wide, prompt, Activations::kF32),

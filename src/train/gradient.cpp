@@ -27,8 +27,9 @@ size_t slice_tokens_for(size_t gradient_bytes) {
 // What a slice needs while it runs. Taken by whoever works on a lane and handed on still warm: a workspace
 // per lane would be cold in cache at every change of lane.
 struct Gradient::Workspace {
+  explicit Workspace(Par par) : tape(arena, par) {}
   Arena arena;
-  Tape tape{arena};
+  Tape tape;
   LateGradients late;
   Profile profile;
 };
@@ -38,7 +39,7 @@ class Gradient::Lease {
   explicit Lease(Gradient& owner) : owner_(owner) {
     const std::lock_guard lock(owner.idle_mutex_);
     if (owner.idle_.empty()) {
-      owner.workspaces_.push_back(std::make_unique<Workspace>());
+      owner.workspaces_.push_back(std::make_unique<Workspace>(Par(owner.pool_)));
       owner.idle_.push_back(owner.workspaces_.back().get());
     }
     workspace_ = owner.idle_.back();
@@ -151,7 +152,7 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
   // A lane per thread if there are enough of them; otherwise one after the other, each with all threads
   // inside its ops.
   if (lanes >= static_cast<size_t>(pool_.threads()))
-    pool_.run(lanes, [&](size_t l) { run_lane(l, Par{}); });
+    pool_.run(lanes, [&](size_t l) { run_lane(l, Par(pool_).alone()); });
   else
     for (size_t l = 0; l < lanes; ++l) run_lane(l, Par(pool_));
 
@@ -160,7 +161,7 @@ Outcome Gradient::run_all(const Batch& batch, bool record, uint64_t step, Profil
     Par(pool_).blocks(block, kReduceBlock, [&](size_t b, size_t e) {
       Mat<float> sum(lanes_[0].as<float>().data() + b, 1, e - b);
       for (size_t l = 1; l < lanes; ++l)
-        add_to(Mat<const float>(lanes_[l].as<float>().data() + b, 1, e - b), sum);
+        add_to(Mat<const float>(lanes_[l].as<float>().data() + b, 1, e - b), sum, Par(pool_).alone());
     });
     for (const Param& p : model_.params().all())  // its norm is of what can move
       if (!p.train) std::memset(grads().data() + p.offset, 0, p.count() * sizeof(float));

@@ -42,7 +42,8 @@ void AdamW::step(std::span<const float> grads, double grad_norm, double lr, Par 
            .weight_decay = decay ? options_.weight_decay : 0,
            .grad_scale = scale,
            .step = static_cast<int64_t>(steps_)},
-          {.p = {p + begin, n}, .g = {grads.data() + begin, n}, .m = {m + begin, n}, .v = {v + begin, n}});
+          {.p = {p + begin, n}, .g = {grads.data() + begin, n}, .m = {m + begin, n}, .v = {v + begin, n}},
+          par.alone());
   });
 }
 

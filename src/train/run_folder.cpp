@@ -36,7 +36,7 @@ Result<RunFolder> RunFolder::take(const std::string& dir, const std::string& opt
   // Looked at before anything is written to it, and again by claim_folder() when nobody else is at work in
   // it.
   if (Status s = check_folder(option, dir, FolderKind::kRun, is_unmarked_run(dir)); !s) return s.error();
-  if (Status s = make_dirs(dir); !s) return s.error();
+  if (Status s = make_folder(option, dir); !s) return s.error();
   Result<FolderLock> lock = FolderLock::take(option, dir);
   if (!lock) return lock.error();
   if (Status s = claim_folder(option, dir, FolderKind::kRun, is_unmarked_run(dir)); !s) return s.error();

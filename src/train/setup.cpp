@@ -104,30 +104,30 @@ std::string now_text() {
 Json program_json(const Program& p) {
   return {{"version", p.version}, {"commit", p.commit}, {"compiler", p.compiler}};
 }
-Json machine_json(int threads) {
-  return {{"cpu", cpu_model()}, {"isa", isa_name(active_isa())}, {"threads", threads}};
+Json machine_json(const ThreadPool& pool) {
+  return {{"cpu", cpu_model()}, {"isa", isa_name(pool.kernels().isa())}, {"threads", pool.threads()}};
 }
 
 }  // namespace
 
 Json run_record(const Program& program, const TrainOptions& o, const Source& source, const Model& model,
-                int threads) {
+                const ThreadPool& pool) {
   return {{"version", kRunVersion},
           {"command", program.command},
           {"started", now_text()},
           {"options", options_json(with_absolute_paths(o))},
           {"braid", program_json(program)},
-          {"machine", machine_json(threads)},
+          {"machine", machine_json(pool)},
           {"data", {{"source", source.describe()}, {"fingerprint", source.fingerprint()}}},
           {"parameters", model.params().count()}};
 }
 
-Json resumed_record(Json record, const Program& program, const TrainOptions& o, int threads) {
+Json resumed_record(Json record, const Program& program, const TrainOptions& o, const ThreadPool& pool) {
   record["options"] = options_json(with_absolute_paths(o));
   record["resumed"].push_back({{"command", program.command},
                                {"started", now_text()},
                                {"braid", program_json(program)},
-                               {"machine", machine_json(threads)}});
+                               {"machine", machine_json(pool)}});
   return record;
 }
 
@@ -221,8 +221,8 @@ Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const P
   if (!folder) return folder.error();
   if (!o.resume)
     if (Status s = source.save_companions(o.run); !s) return s.error();
-  record = o.resume ? resumed_record(std::move(record), program, o, pool.threads())
-                    : run_record(program, o, source, *model, pool.threads());
+  record = o.resume ? resumed_record(std::move(record), program, o, pool)
+                    : run_record(program, o, source, *model, pool);
   if (Status s = save_json(o.run + "/run.json", record); !s) return s.error();
   if (hooks.on_start)
     hooks.on_start(fmt::format("{} parameters, {}; {} threads, {}; run folder {}", model->params().count(),

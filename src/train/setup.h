@@ -23,12 +23,13 @@ void init_model(Model& model, const TrainOptions& o, const Source& source);
 // What the program says of itself in a run's record.
 struct Program {
   std::string command, version, commit, compiler;
+  Isa isa = detected_isa();  // which instructions it uses
 };
 // Command, options, seed, version, commit, compiler, machine, data: what is needed to repeat the run.
 Json run_record(const Program& program, const TrainOptions& o, const Source& source, const Model& model,
-                int threads);
+                const ThreadPool& pool);
 // The record of a run that goes on: who goes on and when is added to its list `resumed`.
-Json resumed_record(Json record, const Program& program, const TrainOptions& o, int threads);
+Json resumed_record(Json record, const Program& program, const TrainOptions& o, const ThreadPool& pool);
 
 // The options as words of a command line, as far as they differ from the defaults.
 std::string train_command(TrainOptions o);

@@ -17,6 +17,7 @@
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "tasks/make_source.h"
 #include "verify/compare.h"
 #include "verify/exact_check.h"
@@ -109,7 +110,7 @@ std::vector<std::string> small(const std::string& arch, std::vector<std::string>
 // Logits and gradient, by fast kernels in f32 and cut into slices, against the references in double.
 void expect_exact(Model& model, const std::string& name) {
   enlarge(model);
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   Gradient g(model, pool, {.slice_tokens = 20});
   const Batch batch = ragged_batch(7, 10, 17, 1, 3);
   const double loss = g.run(batch, 0).loss;
@@ -317,7 +318,7 @@ TEST_P(EveryPreset, ThreadsDoNotChangeABitOfTheGradient) {
   const std::unique_ptr<Model> model = make_preset(GetParam());
   const Batch batch = ragged_batch(30, 12, 17);
   const auto run = [&](int threads, size_t slice) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, test_kernels());
     Gradient g(*model, pool, {.slice_tokens = slice});
     g.run(batch, 0);
     return std::vector<float>(g.grads().begin(), g.grads().end());
@@ -354,7 +355,7 @@ struct Measured {
   size_t bytes;
 };
 Measured run_once(Model& model, const Batch& batch, const GradientOptions& options, int threads = 1) {
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, test_kernels());
   Gradient g(model, pool, options);
   const double loss = g.run(batch, 3).loss;
   Measured r{{g.grads().begin(), g.grads().end()}, g.arena_bytes()};
@@ -380,7 +381,7 @@ TEST_P(EveryPreset, RecomputingChangesNoBitOfTheGradient) {
 TEST_P(EveryPreset, DropoutIsRandomByStepOnlyAndVanishesInEvaluation) {
   const std::unique_ptr<Model> plain = make_preset(GetParam());
   const Batch batch = ragged_batch(8, 12, 17);
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   Gradient without(*plain, pool, {});
   const double loss = without.evaluate(batch).loss;
   for (const std::string& place : dropout_everywhere(GetParam())) {
@@ -408,7 +409,7 @@ TEST(Gradient, ThreadsAndSlicesOfLanesDoNotChangeABit) {
   const std::unique_ptr<Model> model = make({"dropout=0.2"});
   const Batch batch = ragged_batch(50, 12, 17);
   const auto run = [&](int threads, size_t lanes, Precision precision) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, test_kernels());
     Gradient g(*model, pool, {.precision = precision, .slice_tokens = 30, .lanes = lanes, .seed = 4});
     const double loss = g.run(batch, 3).loss;
     std::vector<float> out(g.grads().begin(), g.grads().end());
@@ -425,7 +426,7 @@ TEST(Gradient, ThreadsAndSlicesOfLanesDoNotChangeABit) {
 TEST(Gradient, IsTheSameWhetherRowsWaitOrNot) {
   const auto model = make_preset("hqlt-sync");
   enlarge(*model);
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   const Batch batch = ragged_batch(200, 10, 17, 1, 3);
   Gradient waits(*model, pool, {.slice_tokens = 20, .lanes = 1}),
       whole(*model, pool, {.slice_tokens = 1'000'000, .lanes = 1});
@@ -455,7 +456,7 @@ TEST(Gradient, RecomputingKeepsOneLayerInMemory) {
 
 TEST(Gradient, DropoutDependsOnTheStepAndVanishesInEvaluation) {
   const std::unique_ptr<Model> model = make({"dropout=0.3"}), plain = make({});
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   Gradient g(*model, pool, {}), h(*plain, pool, {});
   const Batch batch = ragged_batch(8, 12, 17);
   EXPECT_EQ(g.run(batch, 1).loss, g.run(batch, 1).loss);
@@ -465,7 +466,7 @@ TEST(Gradient, DropoutDependsOnTheStepAndVanishesInEvaluation) {
 
 TEST(Gradient, Bf16IsCloseToF32) {
   const std::unique_ptr<Model> model = make({});
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   Gradient f(*model, pool, {}), b(*model, pool, {.precision = Precision::kBf16});
   const Batch batch = ragged_batch(16, 12, 17);
   const double lf = f.run(batch, 0).loss, lb = b.run(batch, 0).loss;
@@ -542,7 +543,7 @@ TEST(Trainer, ParametersCanStayAsTheyStart) {
   o.run = dir.path() + "/run";
   Result<std::unique_ptr<Source>> source = make_source(o);
   ASSERT_TRUE(source);
-  ThreadPool pool(2);
+  ThreadPool pool(2, test_kernels());
   const Result<TrainSummary> r =
       run_training(o, **source, {"", "", "", ""}, pool, {.quiet = true, .on_start = {}, .on_metrics = {}});
   ASSERT_TRUE(r) << r.error().what;
@@ -599,7 +600,7 @@ class OneBatch final : public Source {
 
 TEST_P(EveryPreset, OverfitsOneBatch) {
   const std::unique_ptr<Model> model = make_preset(GetParam());
-  ThreadPool pool(2);
+  ThreadPool pool(2, test_kernels());
   TrainOptions o;
   o.run = "", o.steps = 100, o.batch = 8, o.warmup = 5, o.lr = 1e-2, o.weight_decay = 0;
   OneBatch source;
@@ -623,7 +624,7 @@ TaskSource copying(const std::vector<std::string>& settings) {
 }
 
 TEST(Trainer, StopsAtItsTargetOnAPlateauAndInTime) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   const auto run = [&](const TrainOptions& o) {
     const std::unique_ptr<Model> model = make({});
     OneBatch source;
@@ -667,7 +668,7 @@ TEST(Trainer, ACurriculumGrowsAndResumesBitForBit) {
   const auto train = [&](const std::string& run, int64_t steps, bool resume) {
     TaskSource source = copying({"train_max=2", "test_max=16"});
     const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()));
-    ThreadPool pool(2);
+    ThreadPool pool(2, test_kernels());
     TrainOptions o = short_run();
     o.run = run, o.steps = steps, o.schedule = "constant", o.grow_at = 0.02;
     const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(resume, true);
@@ -687,7 +688,7 @@ TEST(Trainer, ACurriculumGrowsAndResumesBitForBit) {
 // The held-out loss before and after a few dozen steps.
 std::pair<double, double> learn(const std::string& arch, Source& source) {
   const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()), arch);
-  ThreadPool pool(2);
+  ThreadPool pool(2, test_kernels());
   Gradient before(*model, pool, {});
   const double first = before.evaluate(source.validation(0, source.validation_size())).loss;
   TrainOptions o;
@@ -723,7 +724,7 @@ TEST_P(EveryPreset, StopsAndResumesBitForBit) {
   OneBatch source;
   const auto train = [&](const std::string& run, int64_t steps, bool resume, int threads) {
     const std::unique_ptr<Model> model = make_preset(GetParam(), {"dropout=0.1"});
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, test_kernels());
     TrainOptions o;
     o.run = run, o.steps = steps, o.batch = 3, o.warmup = 2, o.schedule = "constant", o.eval_every = 0;
     EXPECT_TRUE(make_dirs(run));
@@ -738,7 +739,7 @@ TEST_P(EveryPreset, StopsAndResumesBitForBit) {
 TEST(Trainer, SkipsBadStepsAndStopsAfterTheLimit) {
   const std::unique_ptr<Model> model = make({});
   model->params().block()[0] = NAN;
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   TrainOptions o;
   o.run = "", o.steps = 50, o.batch = 8, o.bad_steps = 4;
   OneBatch source;
@@ -760,7 +761,7 @@ TEST(Trainer, KeepsTheLastCheckpointsAndTheBest) {
   fs::remove_all(dir);
   fs::create_directories(dir);
   const std::unique_ptr<Model> model = make({});
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   AdamW optimizer(model->params(), {});
   for (uint64_t step = 1; step <= 6; ++step)
     ASSERT_TRUE(save_checkpoint(

@@ -40,16 +40,14 @@ inline void expect_gradient(std::vector<std::complex<double>>& x,
 }
 
 // Runs `check_op` with each implementation this machine can run.
-inline void expect_all_impls(ImplTable& table, std::vector<CheckRow> (*check_op)()) {
+inline void expect_all_impls(const ImplTable& table, std::vector<CheckRow> (*check_op)(Par)) {
   int ran = 0;
-  for (const ImplTable::Row& row : table.rows()) {
-    if (!table.force(row.name)) continue;
+  table.each([&](std::string_view name, Par par) {
     ++ran;
-    for (const CheckRow& r : check_op())
-      EXPECT_TRUE(r.ok()) << table.op() << " " << row.name << ": " << r.what << " rms " << r.diff.rms
-                          << " max " << r.diff.max << " at " << r.diff.worst;
-  }
-  table.unforce();
+    for (const CheckRow& r : check_op(par))
+      EXPECT_TRUE(r.ok()) << table.op() << " " << name << ": " << r.what << " rms " << r.diff.rms << " max "
+                          << r.diff.max << " at " << r.diff.worst;
+  });
   EXPECT_GE(ran, 2);
 }
 

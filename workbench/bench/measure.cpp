@@ -60,7 +60,7 @@ double measure_update_bandwidth(ThreadPool& pool) {
 
 double measure_fma_peak(ThreadPool& pool) {
   std::vector<double> each(pool.threads());
-  pool.run(each.size(), [&](size_t i) { each[i] = measure_fma_peak(); });
+  pool.run(each.size(), [&](size_t i) { each[i] = measure_fma_peak(Par(pool).isa()); });
   double sum = 0;
   for (const double e : each) sum += e;
   return sum;

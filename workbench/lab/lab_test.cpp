@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "lab/compute.h"
 #include "lab/fit.h"
 #include "lab/makers.h"
@@ -194,7 +195,7 @@ TEST(Compute, ClaimsAreJudgedAndStagesKept) {
       .name = "claims", .title = "Claims", .paper = "none", .shows = "nothing", .compute = two_claims};
   LabOptions o;
   o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   const Program program{"braid lab run claims", "0", "0", "0"};
   EXPECT_FALSE(run_computation(e, o, program, pool, true));  // nothing is there yet
   for (int i = 0; i < 2; ++i) {
@@ -210,6 +211,38 @@ TEST(Compute, ClaimsAreJudgedAndStagesKept) {
   const Result<std::string> html = read_text(dir.path() + "/claims-quick/report.html");
   ASSERT_TRUE(html);
   for (const char* raw : {"<yes>", "<g>", "<r>", "nan"}) EXPECT_EQ(html->find(raw), std::string::npos) << raw;
+}
+
+// A report made later keeps the command, and a damaged stage is named, whatever it is.
+TEST(Compute, CommandsAreKeptAndDamagedStagesNamed) {
+  const TestDir dir;
+  const Experiment e{
+      .name = "claims", .title = "Claims", .paper = "none", .shows = "nothing", .compute = two_claims};
+  LabOptions o;
+  o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
+  ThreadPool pool(1);
+  const Program run{"the command of the run", "0", "0", "0"}, report{"braid lab report", "1", "1", "1"};
+  ASSERT_TRUE(run_computation(e, o, run, pool));
+  ASSERT_TRUE(run_computation(e, o, report, pool, true));
+  const std::string study = study_dir(e, o), page = get(study + "/report.html");
+  EXPECT_TRUE(has(page, "the command of the run"));
+  EXPECT_EQ(page.find("braid lab report"), page.npos);
+  const std::string stage = std::filesystem::directory_iterator(study + "/stages")->path(),
+                    whole = get(stage);
+  std::string other = whole;
+  const size_t value = other.find("\"value\": ") + 9;
+  other[value] = other[value] == '7' ? '8' : '7';
+  for (const std::string& text : {std::string("null"), std::string("[]"), std::string("{"), other,
+                                  std::string("{\"settings\": null, \"seconds\": 0, \"value\": null}")}) {
+    put(stage, text);
+    for (const bool only_load : {false, true}) {
+      const std::string error = what(run_computation(e, o, run, pool, only_load));
+      EXPECT_TRUE(has(error, stage)) << text;
+      EXPECT_TRUE(has(error, "delete the file to compute this stage again")) << text;
+    }
+  }
+  put(stage, whole);
+  EXPECT_TRUE(run_computation(e, o, run, pool, true));
 }
 
 // A row's whole name means this row alone; a part of it all rows that have it.
@@ -263,7 +296,7 @@ TEST(Runner, RunsOnceAndResumes) {
                      .precision = "",
                      .model = "",
                      .quiet = true};
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   const Program program{"braid lab run test", "0", "0", "0"};
   const Result<LabOutcome> first = run_experiment(e, o, program, pool);
   ASSERT_TRUE(first) << first.error().what;
@@ -324,7 +357,7 @@ TEST(Runner, ATrialThatDivergesDoesNotStopTheOthers) {
   });
   LabOptions o;
   o.dir = dir.path(), o.effort = Effort::kQuick, o.quiet = true;
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   const Result<LabOutcome> r = run_experiment(e, o, {"braid lab run test", "0", "0", "0"}, pool);
   ASSERT_TRUE(r) << r.error().what;
   ASSERT_TRUE(r->study.trials[0].result);

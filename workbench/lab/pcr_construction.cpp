@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "infer/session.h"
 #include "lab/theory.h"
+#include "model/model.h"
 #include "theory/construction.h"
 
 namespace braid {
@@ -110,10 +111,11 @@ Result<Json> run_engine(const std::string& dir, const PcrConstruction& c, const 
                         ThreadPool& pool) {
   Result<std::unique_ptr<Model>> model = Model::load(dir);
   if (!model) return model.error();
+  Context context(pool);
   size_t wrong = 0;
   for (size_t i = 0; i < size.instances; ++i) {
     const PcrInstance x = instance(size, i);
-    Session session(**model, pool);
+    Session session(**model, context);
     std::vector<int32_t> said;
     std::span<const float> logits = session.feed(x.tokens);
     while (true) {

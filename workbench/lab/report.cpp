@@ -153,7 +153,7 @@ void add_repeat(const Study& study, const Made& made, Page& page) {
 
 }  // namespace
 
-Made made_here(const Program& program) { return {program, cpu_model(), std::string(isa_name(active_isa()))}; }
+Made made_here(const Program& program) { return {program, cpu_model(), std::string(isa_name(program.isa))}; }
 
 Json to_json(const Made& m) {
   return {{"command", m.program.command},

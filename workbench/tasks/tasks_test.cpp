@@ -6,9 +6,9 @@
 #include <set>
 #include <thread>
 
-#include "data/fingerprint.h"
 #include "tasks/evaluators_test.h"
 #include "tasks/score.h"
+#include "io/hash.h"
 #include "tasks/task_source.h"
 
 namespace braid {
@@ -242,7 +242,7 @@ TEST(Tasks, ASampleDependsOnlyOnSeedAndIndex) {
 TEST(Tasks, SamplesAreThoseOfTheVersion) {
   for (const Expect& e : all_expected()) {
     const TaskSource source = source_of(e, {.seed = 7});
-    Fingerprint f;
+    Hash f;
     f.number(static_cast<uint64_t>(source.task().entry->version));
     for (size_t i = 0; i < 20; ++i)
       for (const Sample& s : {source.train_sample(i), source.validation_sample(i)})

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "support/test_dir.h"
+#include "support/test_kernels.h"
 #include "model/presets.h"
 
 namespace braid {
@@ -20,7 +21,7 @@ std::unique_ptr<NumberModel> number_model(const Model& m, const Arithmetic& a) {
 
 // Logits of a model by the engine: [tokens, answers].
 std::vector<std::vector<double>> engine_logits(Model& model, std::span<const int32_t> tokens) {
-  ThreadPool pool(1);
+  ThreadPool pool(1, test_kernels());
   Arena arena;
   Exec e({.arena = &arena, .params = &model.params(), .par = Par(pool)});
   const uint32_t offsets[] = {0, static_cast<uint32_t>(tokens.size())};

@@ -29,26 +29,28 @@ const Keys kTrainingAlone{{"dropout", {{{"dropout=0.3"}}}},
                           {"embedding_dropout", {{{"embedding_dropout=0.3"}}}},
                           {"qkv_dropout", {{{"qkv_dropout=0.3"}}}},
                           {"weight_dropout", {{{"weight_dropout=0.3"}}}}};
-const Settings kYarn{"rope_scaling=yarn", "rope_original=8", "rope_factor=4"};
-const Keys kAttention{
-    {"heads", {{{"heads=2"}}}},
-    {"kv_heads", {{{"kv_heads=2"}}}},
-    {"head_dim", {{{"head_dim=12"}}}},
-    {"window", {{{"window=3"}}}},
-    {"rope_theta", {{{"rope_theta=50"}, {"rope_theta=0"}}}},
-    {"rotary_dim", {{{"rotary_dim=4"}}}},
-    {"rope_scaling",
-     {{{"rope_scaling=linear", "rope_factor=3"}, kYarn, {"rope_scaling=llama3", "rope_original=8"}}}},
-    {"rope_factor", {{{"rope_factor=3"}}, kYarn}},
-    {"rope_original", {{{"rope_original=16"}}, kYarn}},
-    {"rope_low", {{{"rope_low=2"}}, kYarn}},
-    {"rope_high", {{{"rope_high=5"}}, kYarn}},
-    {"rope_amplitude", {{{"rope_amplitude=2"}}, kYarn}},
-    {"qk_norm", {{{"qk_norm=head"}, {"qk_norm=full"}}}},
-    {"qk_eps", {{{"qk_eps=0.5"}}, {"qk_norm=head"}}},
-    {"bias", {{{"bias=qkv"}, {"bias=all"}}}},
-    {"conv", {{{"conv=3"}}}},
-    {"gate", {{{"gate=sigmoid"}}}}};
+const Settings kYarn{"rope_theta=10", "rope_scaling=yarn", "rope_original=64", "rope_factor=4"};
+const Keys kAttention{{"heads", {{{"heads=2"}}}},
+                      {"kv_heads", {{{"kv_heads=2"}}}},
+                      {"head_dim", {{{"head_dim=12"}}}},
+                      {"window", {{{"window=3"}}}},
+                      {"rope_theta", {{{"rope_theta=50"}, {"rope_theta=0"}}}},
+                      {"rotary_dim", {{{"rotary_dim=4"}}}},
+                      {"rope_scaling",
+                       {{{"rope_scaling=linear", "rope_factor=3"},
+                         {"rope_scaling=yarn", "rope_original=64", "rope_factor=4"},
+                         {"rope_scaling=llama3", "rope_original=64", "rope_factor=4"}},
+                        {"rope_theta=10"}}},
+                      {"rope_factor", {{{"rope_factor=3"}}, kYarn}},
+                      {"rope_original", {{{"rope_original=16"}}, kYarn}},
+                      {"rope_low", {{{"rope_low=2"}}, kYarn}},
+                      {"rope_high", {{{"rope_high=5"}}, kYarn}},
+                      {"rope_amplitude", {{{"rope_amplitude=2"}}, kYarn}},
+                      {"qk_norm", {{{"qk_norm=head"}, {"qk_norm=full"}}}},
+                      {"qk_eps", {{{"qk_eps=0.5"}}, {"qk_norm=head"}}},
+                      {"bias", {{{"bias=qkv"}, {"bias=all"}}}},
+                      {"conv", {{{"conv=3"}}}},
+                      {"gate", {{{"gate=sigmoid"}}}}};
 const Keys kFastWeight{{"heads", {{{"heads=2"}}}},
                        {"key_heads", {{{"key_heads=2"}}}},
                        {"head_dim", {{{"head_dim=12"}}}},
@@ -112,7 +114,7 @@ std::unique_ptr<Model> make(const std::string& mixer, const std::string& mlp, co
   for (const Param& p : model->params().all())
     if (p.shape.rank() == 1)
       for (float& w : model->params().block().subspan(p.offset, p.count()))
-        w += static_cast<float>(0.3 * rng.normal());
+        w = 1.5f * w + static_cast<float>(0.3 * rng.normal());
   return model;
 }
 

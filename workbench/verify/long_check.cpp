@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "model/model.h"
 #include "verify/compare.h"
 #include "model/state_file.h"
 
@@ -37,7 +38,7 @@ bool finite(const End& end) {
 
 bool LongRow::ok() const { return finite && (same_bits || (!exact && difference <= kTolF32.rms)); }
 
-Result<std::vector<LongRow>> check_long(Model& model, ThreadPool& pool, size_t count,
+Result<std::vector<LongRow>> check_long(const Model& model, ThreadPool& pool, size_t count,
                                         const std::string& file) {
   Rng rng(1, "long check");
   std::vector<int32_t> tokens(count);
@@ -46,7 +47,8 @@ Result<std::vector<LongRow>> check_long(Model& model, ThreadPool& pool, size_t c
   // reaches the middle.
   const auto run = [&](const std::vector<size_t>& passes, bool save) -> Result<End> {
     const double start = seconds_now();
-    Session s(model, pool, 0);
+    Context context(pool);
+    Session s(model, context, 0);
     std::span<const float> last;
     for (size_t at = 0, i = 0; at < count; ++i) {
       const size_t n = std::min(count - at, passes[i % passes.size()]);

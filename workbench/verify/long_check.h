@@ -20,7 +20,7 @@ struct LongRow {
 };
 
 // file: where a state may be written.
-Result<std::vector<LongRow>> check_long(Model& model, ThreadPool& pool, size_t tokens,
+Result<std::vector<LongRow>> check_long(const Model& model, ThreadPool& pool, size_t tokens,
                                         const std::string& file);
 
 }  // namespace braid

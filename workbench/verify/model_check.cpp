@@ -17,7 +17,7 @@ constexpr size_t kTokens = 150;  // more than a page of the key-value memory
 
 class Checker {
  public:
-  explicit Checker(Model& model) : model_(model), one_(1), many_(3) {
+  Checker(Model& model, const KernelChoice& kernels) : model_(model), one_(1, kernels), many_(3, kernels) {
     Rng rng(1, "verify");
     for (size_t i = 0; i < kTokens; ++i)
       tokens_.push_back(static_cast<int32_t>(rng.below(static_cast<size_t>(model.config().vocab_size))));
@@ -42,7 +42,8 @@ class Checker {
 
   // Logits of all tokens, read in pieces of these lengths, repeating.
   std::vector<float> logits(ThreadPool& pool, std::span<const size_t> pieces, bool restore) {
-    Session s(model_, pool);
+    Context context(pool);
+    Session s(model_, context);
     std::vector<float> out;
     for (size_t i = 0, at = 0; at < kTokens; ++i) {
       const size_t count = std::min(kTokens - at, pieces[i % pieces.size()]);
@@ -122,6 +123,8 @@ class Checker {
 
 }  // namespace
 
-std::vector<ModelCheckRow> check_model(Model& model) { return Checker(model).run(); }
+std::vector<ModelCheckRow> check_model(Model& model, const KernelChoice& kernels) {
+  return Checker(model, kernels).run();
+}
 
 }  // namespace braid

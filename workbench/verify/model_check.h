@@ -16,6 +16,6 @@ struct ModelCheckRow {
   std::string detail;  // of the first that is wrong, or a remark
 };
 
-std::vector<ModelCheckRow> check_model(Model& model);
+std::vector<ModelCheckRow> check_model(Model& model, const KernelChoice& kernels = {});
 
 }  // namespace braid

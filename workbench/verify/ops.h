@@ -11,7 +11,7 @@
 namespace braid {
 
 using CheckOp =
-    std::vector<CheckRow> (*)();  // with the implementation now selected, against the reference in double
+    std::vector<CheckRow> (*)(Par par);  // with the kernels that par has, against the reference in double
 using BenchOp = std::vector<BenchCase> (*)();
 struct OpCheck {
   std::string_view op;  // a name of all_ops()
@@ -22,25 +22,25 @@ struct OpCheck {
 std::span<const OpCheck> all_op_checks();
 const OpCheck& op_check(std::string_view op);
 
-std::vector<CheckRow> matmul_check();
-std::vector<CheckRow> matmul_bf16_check();
-std::vector<CheckRow> weight_matmul_check();
-std::vector<CheckRow> rmsnorm_check();
-std::vector<CheckRow> swiglu_check();
-std::vector<CheckRow> l2norm_check();
-std::vector<CheckRow> rope_check();
-std::vector<CheckRow> embedding_check();
-std::vector<CheckRow> cross_entropy_check();
-std::vector<CheckRow> dropout_check();
-std::vector<CheckRow> elementwise_check();
-std::vector<CheckRow> adamw_check();
-std::vector<CheckRow> attention_check();
-std::vector<CheckRow> short_conv_check();
-std::vector<CheckRow> delta_gates_check();
-std::vector<CheckRow> selective_scan_check();
-std::vector<CheckRow> fast_weight_check();
-std::vector<CheckRow> delta_former_check();
-std::vector<CheckRow> pointwise_check();
+std::vector<CheckRow> matmul_check(Par par);
+std::vector<CheckRow> matmul_bf16_check(Par par);
+std::vector<CheckRow> weight_matmul_check(Par par);
+std::vector<CheckRow> rmsnorm_check(Par par);
+std::vector<CheckRow> swiglu_check(Par par);
+std::vector<CheckRow> l2norm_check(Par par);
+std::vector<CheckRow> rope_check(Par par);
+std::vector<CheckRow> embedding_check(Par par);
+std::vector<CheckRow> cross_entropy_check(Par par);
+std::vector<CheckRow> dropout_check(Par par);
+std::vector<CheckRow> elementwise_check(Par par);
+std::vector<CheckRow> adamw_check(Par par);
+std::vector<CheckRow> attention_check(Par par);
+std::vector<CheckRow> short_conv_check(Par par);
+std::vector<CheckRow> delta_gates_check(Par par);
+std::vector<CheckRow> selective_scan_check(Par par);
+std::vector<CheckRow> fast_weight_check(Par par);
+std::vector<CheckRow> delta_former_check(Par par);
+std::vector<CheckRow> pointwise_check(Par par);
 
 std::vector<BenchCase> matmul_bench();
 std::vector<BenchCase> matmul_bf16_bench();

@@ -11,7 +11,7 @@ using Tokens = std::vector<int32_t>;
 
 class Checker {
  public:
-  Checker(Model& model, Par par) : model_(model), par_(par) {}
+  Checker(const Model& model, Par par) : model_(model), par_(par) {}
 
   std::vector<StateCheck> run() {
     together_or_alone();
@@ -243,7 +243,7 @@ class Checker {
     }
   }
 
-  Model& model_;
+  const Model& model_;
   Par par_;
   Arena arena_;
   std::vector<StateCheck> all_;
@@ -251,6 +251,6 @@ class Checker {
 
 }  // namespace
 
-std::vector<StateCheck> check_states(Model& model, Par par) { return Checker(model, par).run(); }
+std::vector<StateCheck> check_states(const Model& model, Par par) { return Checker(model, par).run(); }
 
 }  // namespace braid

@@ -16,6 +16,6 @@ struct StateCheck {
 
 // a few tokens together = one by one; rolled back = never read; sequences together = each alone, also when
 // some leave and others join; snapshots on the way = passes that end there, and they change nothing.
-std::vector<StateCheck> check_states(Model& model, Par par = {});
+std::vector<StateCheck> check_states(const Model& model, Par par = {});
 
 }  // namespace braid

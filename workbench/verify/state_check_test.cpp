@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/lively_model.h"
+#include "support/test_kernels.h"
 #include "model/presets.h"
 
 namespace braid {
@@ -16,7 +17,7 @@ void expect_all(Model& model, const std::string& name, Par par = {}) {
 }
 
 TEST(States, HoldTheirPromisesInEveryArchitecture) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, test_kernels());
   for (const Preset& p : all_presets()) {
     Json json = *preset_config(std::string(p.name), "tiny", 61);
     for (Json& layer : json["pattern"])

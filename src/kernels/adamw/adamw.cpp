@@ -58,10 +58,10 @@ constexpr AdamWFns kRefFns{[](const AdamWIn& in, const AdamWState& s, size_t beg
 
 }  // namespace
 
-Impls<AdamWFns>& adamw_impls() {
-  static Impls<AdamWFns> table("adamw", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                               {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                               {"ref", Isa::kBase, &kRefFns});
+const Impls<AdamWFns>& adamw_impls() {
+  static const Impls<AdamWFns> table("adamw", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                     {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
+                                     {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
@@ -69,7 +69,7 @@ void adamw(const AdamWIn& in, const AdamWState& s, Par par) {
   const size_t n = s.p.size();
   check(s.g.size() == n && s.m.size() == n && s.v.size() == n, "adamw: sizes differ");
   check(in.step >= 1, "adamw: steps count from 1");
-  const AdamWFns& f = adamw_impls().use();
+  const AdamWFns& f = adamw_impls().use(par);
   par.blocks(n, kBlock, [&](size_t begin, size_t end) { f.run(in, s, begin, end); });
 }
 

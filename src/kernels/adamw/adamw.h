@@ -31,6 +31,6 @@ void adamw(const AdamWIn& in, const AdamWState& s, Par par = {});
 struct AdamWFns {  // elements [begin, end)
   void (*run)(const AdamWIn&, const AdamWState&, size_t begin, size_t end);
 };
-Impls<AdamWFns>& adamw_impls();
+const Impls<AdamWFns>& adamw_impls();
 
 }  // namespace braid

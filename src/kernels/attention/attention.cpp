@@ -751,9 +751,9 @@ constexpr AttentionFns kRefFns{ref_fwd, ref_bwd, [](const AttentionShape&) { ret
 
 bool too_wide(const AttentionShape& s) { return std::max(s.dk, s.dv) > kAttentionMaxDim; }
 
-const AttentionFns& fns_for(const AttentionShape& s) {
+const AttentionFns& fns_for(const AttentionShape& s, Par par) {
   check(s.window == 0 || s.chunk == 0, "attention: window and chunk exclude each other");
-  return too_wide(s) ? kRefFns : attention_impls().use();
+  return too_wide(s) ? kRefFns : attention_impls().use(par);
 }
 
 // Tasks a thread takes at once: with many short sequences all heads of one, as their rows share cache lines.
@@ -802,21 +802,21 @@ size_t bwd_scratch_per_thread(const AttentionShape& s, std::span<const uint32_t>
 
 size_t attention_block(const AttentionShape& shape) { return fwd_tile(shape).columns; }
 
-Impls<AttentionFns>& attention_impls() {
-  static Impls<AttentionFns> table("attention", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                   {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                   {"ref", Isa::kBase, &kRefFns});
+const Impls<AttentionFns>& attention_impls() {
+  static const Impls<AttentionFns> table("attention", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                         {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                         {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
-std::string_view attention_impl(const AttentionShape& shape) {
+std::string_view attention_impl(const AttentionShape& shape, Par par) {
   const ImplTable& table = attention_impls();
-  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen()].name;
+  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen(par)].name;
 }
 
 void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<const AttentionSeq> seqs,
                    Mat<float> o, float* lse, Par par) {
-  const AttentionFns& f = fns_for(shape);
+  const AttentionFns& f = fns_for(shape, par);
   for_blocks(
       shape, seqs.size(), [&](size_t s) { return seqs[s].count; }, false, par,
       [&](size_t, size_t s, size_t kv_head, size_t begin, size_t end) {
@@ -825,8 +825,8 @@ void attention_fwd(const AttentionShape& shape, Mat<const float> q, std::span<co
 }
 
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
-                          Par par, std::span<float> scratch) {
-  const AttentionFns& f = fns_for(shape);
+                          std::span<float> scratch, Par par) {
+  const AttentionFns& f = fns_for(shape, par);
   const bool narrow = f.is_narrow(shape);
   const auto count = [&](size_t s) { return in.offsets[s + 1] - in.offsets[s]; };
   const size_t threads = static_cast<size_t>(par.threads()), each = fwd_scratch_per_thread(shape, in.offsets);
@@ -855,7 +855,7 @@ size_t attention_bwd_scratch(const AttentionShape& shape, std::span<const uint32
 void attention_packed_bwd(const AttentionShape& shape, const AttentionPacked& in, const AttentionSaved& saved,
                           Mat<const float> dout, const AttentionGrad& grad, std::span<float> scratch,
                           Par par) {
-  const AttentionFns& f = fns_for(shape);
+  const AttentionFns& f = fns_for(shape, par);
   const size_t total = in.seqs() * shape.kv_heads, step = tasks_at_once(shape, total, par);
   const size_t each = bwd_scratch_per_thread(shape, in.offsets);
   check(scratch.size() >= each * static_cast<size_t>(par.threads()),

@@ -70,7 +70,7 @@ struct AttentionGrad {  // all overwritten
 // scratch: attention_fwd_scratch() numbers, about (dk + dv) times the longest sequence for each thread, for
 // copies of a head's keys; none also works, slower where rows hold many heads. Never changes a bit.
 void attention_packed_fwd(const AttentionShape& shape, const AttentionPacked& in, Mat<float> o, float* lse,
-                          Par par = {}, std::span<float> scratch = {});
+                          std::span<float> scratch = {}, Par par = {});
 size_t attention_fwd_scratch(const AttentionShape& shape, std::span<const uint32_t> offsets, Par par = {});
 // scratch: attention_bwd_scratch() numbers, about 2 (dk + dv) times the longest sequence for each thread;
 // what is in it does not matter.
@@ -96,7 +96,7 @@ struct AttentionFns {
 };
 size_t attention_block(const AttentionShape& shape);
 // The name of what runs for this shape: the table's choice, or "ref" above kAttentionMaxDim.
-std::string_view attention_impl(const AttentionShape& shape);
-Impls<AttentionFns>& attention_impls();
+std::string_view attention_impl(const AttentionShape& shape, Par par = {});
+const Impls<AttentionFns>& attention_impls();
 
 }  // namespace braid

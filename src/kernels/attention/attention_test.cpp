@@ -79,7 +79,7 @@ struct Batch {
     float *o = out.data(), *dq = o + rows * ow, *dk = dq + rows * qw, *dv = dk + rows * kw;
     const AttentionPacked in{{q.data(), rows, qw}, {k.data(), rows, kw}, {v.data(), rows, vw}, offsets};
     std::vector<float> scratch(copies ? attention_fwd_scratch(shape, offsets, par) : 0, NAN);
-    attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), par, scratch);
+    attention_packed_fwd(shape, in, {o, rows, ow}, lse.data(), scratch, par);
     for (const size_t i : unasked) {
       std::fill_n(o + i * ow, ow, 0.0f);
       std::fill_n(&lse[i * shape.heads], shape.heads, -HUGE_VALF);
@@ -107,20 +107,19 @@ TEST(Attention, CopiedKeysDoNotChangeABit) {
   EXPECT_EQ(b.run(Par(two), true), b.run(Par(two), false));
 }
 
+const KernelChoice kRef = KernelChoice().force("attention", "ref");
+
 // Backward leaves out queries without a cotangent, which changes nothing; also if a sequence has none at all.
 TEST(Attention, QueriesThatNobodyUsedSendNothingBack) {
   Batch b;
   // Of the first and the last sequence only the last row is used, of the one of 59 tokens nothing.
   for (const auto& [begin, end] : {std::pair{0, 99}, {101, 160}, {160, 459}})
     std::fill(b.dout.begin() + begin * 128, b.dout.begin() + end * 128, 0.0f);
-  ASSERT_TRUE(attention_impls().force("ref"));
-  const std::vector<float> want = b.run({});
-  for (const ImplTable::Row& row : attention_impls().rows()) {
-    if (!attention_impls().force(row.name)) continue;
-    const Diff d = compare<float, float>(b.run({}), want);
-    EXPECT_TRUE(within(d, kTolF32Grad)) << row.name << " rms " << d.rms << " max " << d.max;
-  }
-  attention_impls().unforce();
+  const std::vector<float> want = b.run(Par().with(kRef));
+  attention_impls().each([&](std::string_view name, Par par) {
+    const Diff d = compare<float, float>(b.run(par), want);
+    EXPECT_TRUE(within(d, kTolF32Grad)) << name << " rms " << d.rms << " max " << d.max;
+  });
 }
 
 // Small windows, which have a form of their own: every window with every size of head and group, sequences
@@ -135,17 +134,13 @@ TEST(Attention, SmallWindowsEqualTheReference) {
         std::fill_n(&b.dout[10 * b.ow], 13 * b.ow, 0.0f);   // of the fourth sequence
         std::fill_n(&b.dout[44 * b.ow], 65 * b.ow, 0.0f);   // all of the seventh
         std::fill_n(&b.dout[109 * b.ow], 64 * b.ow, 0.0f);  // of the eighth all but the last
-        ASSERT_TRUE(attention_impls().force("ref"));
-        const std::vector<float> want = b.run({}, true, unasked);
-        for (const ImplTable::Row& row : attention_impls().rows()) {
-          if (!attention_impls().force(row.name)) continue;
-          const Diff diff = compare<float, float>(b.run({}, true, unasked), want);
-          EXPECT_TRUE(within(diff, kTolF32Grad))
-              << row.name << " window " << window << " d " << d << " kv heads " << kv_heads << " rms "
-              << diff.rms << " max " << diff.max;
-        }
+        const std::vector<float> want = b.run(Par().with(kRef), true, unasked);
+        attention_impls().each([&](std::string_view name, Par par) {
+          const Diff diff = compare<float, float>(b.run(par, true, unasked), want);
+          EXPECT_TRUE(within(diff, kTolF32Grad)) << name << " window " << window << " d " << d << " kv heads "
+                                                 << kv_heads << " rms " << diff.rms << " max " << diff.max;
+        });
       }
-  attention_impls().unforce();
 }
 
 // Sequences of a mixed batch do not disturb each other: a prefill piece and two steps at once equal each
@@ -169,8 +164,7 @@ TEST(Attention, AMixedBatchEqualsItsParts) {
 
 // Queries whose keys are all absent, outside the window or infinitely unlikely give zeros, never NaN.
 TEST(Attention, NothingVisibleGivesZeros) {
-  for (const ImplTable::Row& row : attention_impls().rows()) {
-    if (!attention_impls().force(row.name)) continue;
+  attention_impls().each([&](std::string_view name, Par par) {
     for (const size_t count : {1, 20}) {
       const size_t d = 8;
       const std::vector<float> q(count * d, 1.0f), v(30 * d, 1.0f);
@@ -180,9 +174,9 @@ TEST(Attention, NothingVisibleGivesZeros) {
       const AttentionSeq unseen{0, count, 100, both}, plain{0, count, 30, {&early, 1}};
       const auto expect_zeros = [&](const AttentionSeq& seq, size_t window) {
         attention_fwd({1, 1, d, d, window, 1.0f}, {q.data(), count, d}, {&seq, 1}, {o.data(), count, d},
-                      lse.data());
-        for (const float x : o) EXPECT_EQ(x, 0.0f) << row.name;
-        for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << row.name;
+                      lse.data(), par);
+        for (const float x : o) EXPECT_EQ(x, 0.0f) << name;
+        for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << name;
       };
       expect_zeros(unseen, 16);
       std::fill(k.begin(), k.end(), -HUGE_VALF);
@@ -190,12 +184,11 @@ TEST(Attention, NothingVisibleGivesZeros) {
       const uint32_t offsets[] = {0, static_cast<uint32_t>(count)};
       attention_packed_fwd({1, 1, d, d, 8, 1.0f},
                            {{q.data(), count, d}, {k.data(), count, d}, {v.data(), count, d}, offsets},
-                           {o.data(), count, d}, lse.data());
-      for (const float x : o) EXPECT_EQ(x, 0.0f) << row.name;
-      for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << row.name;
+                           {o.data(), count, d}, lse.data(), {}, par);
+      for (const float x : o) EXPECT_EQ(x, 0.0f) << name;
+      for (const float x : lse) EXPECT_EQ(x, -HUGE_VALF) << name;
     }
-  }
-  attention_impls().unforce();
+  });
 }
 
 // Chunks do not touch each other: each alone, as a sequence of its own, gives the same forward and backward.

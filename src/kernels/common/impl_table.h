@@ -1,20 +1,17 @@
-// The implementations of one op, best first, ending in "ref". The first whose instructions this machine has
-// is used.
+// The implementations of one op, best first, ending in "ref". The first whose instructions the call may use
+// is taken, unless its KernelChoice forces another.
 //
 //   inline constexpr RmsNormFns ...;
-//   Impls<RmsNormFns> table("rmsnorm", {{"avx512", Isa::kAvx512, &N_AVX3::kFns}, ..., {"ref", Isa::kBase,
-//   &kRefFns}}); table.use().fwd(...);
-//
-// BRAID_KERNEL=rmsnorm=ref,attention=avx2 forces one by name; tests use force().
+//   const Impls<RmsNormFns> table("rmsnorm", {{"avx512", Isa::kAvx512, &N_AVX3::kFns}, ..., {"ref",
+//   Isa::kBase, &kRefFns}}); table.use(par).fwd(...);
 #pragma once
 
-#include <atomic>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/cpu.h"
+#include "base/parallel.h"
 
 namespace braid {
 
@@ -26,23 +23,31 @@ class ImplTable {
     const void* fns;
   };
 
-  ImplTable(std::string_view op, std::initializer_list<Row> rows) : op_(op), rows_(rows) {
-    std::erase_if(rows_, [](const Row& r) { return r.name.empty(); });
-  }
+  ImplTable(std::string_view op, std::initializer_list<Row> rows);
 
   std::string_view op() const { return op_; }
   const std::vector<Row>& rows() const { return rows_; }
-  size_t chosen() const;                  // index of the row in use
-  std::string refusal(size_t row) const;  // why a row is not chosen; empty for the chosen one
-  bool force(std::string_view name);      // false if there is no such row or the machine lacks what it needs
-  void unforce() { chosen_.store(-1); }
+  size_t chosen(Par par) const {  // index of the row in use
+    return par.kernels() ? choose(*par.kernels()) : best_;
+  }
+  std::string refusal(size_t row, Par par) const;  // why a row is not chosen; empty for the chosen one
+
+  // f(name, par) for each implementation that this machine can run, with a Par that forces it.
+  template <class F>
+  void each(const F& f) const {
+    for (const Row& row : rows_) {
+      if (row.needs > detected_isa()) continue;
+      const KernelChoice forced = KernelChoice().force(op_, row.name);
+      f(row.name, Par().with(forced));
+    }
+  }
 
  private:
-  int choose() const;
+  size_t choose(const KernelChoice& kernels) const;
 
   std::string_view op_;
   std::vector<Row> rows_;
-  mutable std::atomic<int> chosen_{-1};
+  size_t best_ = 0;  // without a KernelChoice
 };
 
 template <class Fns>
@@ -57,13 +62,10 @@ class Impls : public ImplTable {
         const Row& e = {}, const Row& f = {}, const Row& g = {})
       : ImplTable(op, {erase(a), erase(b), erase(c), erase(d), erase(e), erase(f), erase(g)}) {}
 
-  const Fns& use() const { return *static_cast<const Fns*>(rows()[chosen()].fns); }
+  const Fns& use(Par par) const { return *static_cast<const Fns*>(rows()[chosen(par)].fns); }
 
  private:
   static ImplTable::Row erase(const Row& r) { return {r.name, r.needs, r.fns}; }
 };
-
-// What BRAID_KERNEL asks for `op`, or empty.
-std::string forced_by_environment(std::string_view op);
 
 }  // namespace braid

@@ -60,17 +60,16 @@ namespace {
 using Fn = void (*)(const float* x, float* y, size_t n);
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
 
-Impls<SimdMathFns>& targets() {
-  static Impls<SimdMathFns> table("simd_math", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                  {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns});
+const Impls<SimdMathFns>& targets() {
+  static const Impls<SimdMathFns> table("simd_math", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                        {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                        {"sse", Isa::kBase, &N_SSSE3::kFns});
   return table;
 }
 
 template <class F>  // f(fns, name) for every target that runs here
 void for_targets(const F& f) {
-  for (const ImplTable::Row& row : targets().rows())
-    if (targets().force(row.name)) f(targets().use(), row.name);
-  targets().unforce();
+  targets().each([&](std::string_view name, Par par) { f(targets().use(par), name); });
 }
 
 // Error in units of the last place of the nearest float. Infinity counts as 2^128, the next number after the

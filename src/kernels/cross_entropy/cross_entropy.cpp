@@ -81,15 +81,15 @@ constexpr CrossEntropyFns kRefFns{ref_run};
 
 }  // namespace
 
-Impls<CrossEntropyFns>& cross_entropy_impls() {
-  static Impls<CrossEntropyFns> table("cross_entropy", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                      {"avx2", Isa::kAvx2, &N_AVX2::kFns},
-                                      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
+const Impls<CrossEntropyFns>& cross_entropy_impls() {
+  static const Impls<CrossEntropyFns> table(
+      "cross_entropy", {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void cross_entropy(const CrossEntropyIn& in, const CrossEntropyOut& out, Par par) {
-  const CrossEntropyFns& f = cross_entropy_impls().use();
+  const CrossEntropyFns& f = cross_entropy_impls().use(par);
   par.blocks(in.logits.rows, kRowBlock, [&](size_t begin, size_t end) { f.run(in, out, begin, end); });
 }
 

@@ -31,6 +31,6 @@ void cross_entropy(const CrossEntropyIn& in, const CrossEntropyOut& out, Par par
 struct CrossEntropyFns {  // rows [begin, end)
   void (*run)(const CrossEntropyIn&, const CrossEntropyOut&, size_t begin, size_t end);
 };
-Impls<CrossEntropyFns>& cross_entropy_impls();
+const Impls<CrossEntropyFns>& cross_entropy_impls();
 
 }  // namespace braid

@@ -605,10 +605,10 @@ void for_heads(const DeltaFormerShape& s, const DeltaFormerIn& in, bool backward
 
 }  // namespace
 
-Impls<DeltaFormerFns>& delta_former_impls() {
-  static Impls<DeltaFormerFns> table("delta_former", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                     {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                     {"ref", Isa::kBase, &kRefFns});
+const Impls<DeltaFormerFns>& delta_former_impls() {
+  static const Impls<DeltaFormerFns> table(
+      "delta_former", {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
@@ -622,7 +622,7 @@ size_t delta_former_bwd_scratch(const DeltaFormerShape& shape, std::span<const u
 
 void delta_former_fwd(const DeltaFormerShape& shape, const DeltaFormerIn& in, const DeltaFormerOut& out,
                       std::span<float> scratch, Par par) {
-  const DeltaFormerFns& f = delta_former_impls().use();
+  const DeltaFormerFns& f = delta_former_impls().use(par);
   for_heads(shape, in, false, scratch, par,
             [&](size_t s, size_t head, float* mem) { f.fwd(shape, in, out, s, head, mem); });
 }
@@ -631,7 +631,7 @@ void delta_former_bwd(const DeltaFormerShape& shape, const DeltaFormerIn& in, co
                       Mat<const float> dout, Mat<const float> du, const DeltaFormerGrad& grad,
                       std::span<float> scratch, Par par) {
   check(in.past.empty(), "delta_former_bwd: sequences with a past have no backward");
-  const DeltaFormerFns& f = delta_former_impls().use();
+  const DeltaFormerFns& f = delta_former_impls().use(par);
   for_heads(shape, in, true, scratch, par, [&](size_t s, size_t head, float* mem) {
     f.bwd(shape, in, saved, dout, du, grad, s, head, mem);
   });

@@ -106,6 +106,6 @@ struct DeltaFormerFns {  // sequence s, one head
   void (*bwd)(const DeltaFormerShape&, const DeltaFormerIn&, const DeltaFormerSaved&, Mat<const float> dout,
               Mat<const float> du, const DeltaFormerGrad&, size_t s, size_t head, float* scratch);
 };
-Impls<DeltaFormerFns>& delta_former_impls();
+const Impls<DeltaFormerFns>& delta_former_impls();
 
 }  // namespace braid

@@ -216,8 +216,9 @@ struct Slots {
   size_t n = 256, d = 128, dv = 3, block = 200;
   std::vector<float> keys = std::vector<float>(n * d), u, content;
   DeltaFormerShape shape;
+  Par par;
 
-  explicit Slots(const DeltaKernel& f) : shape{1, d, dv, f, f} {
+  Slots(const DeltaKernel& f, Par p) : shape{1, d, dv, f, f}, par(p) {
     for (size_t i = 0; i < d; ++i)
       for (size_t j = 0; j < d; ++j) {
         keys[i * d + j] = i == j ? 1.0f : 0.0f;
@@ -232,14 +233,14 @@ struct Slots {
            std::span<const KvSegment> past, float* o, float* to) const {
     const size_t rows = k.size() / d;
     const uint32_t offsets[] = {0, static_cast<uint32_t>(rows)};
-    std::vector<float> scratch(delta_former_fwd_scratch(shape, offsets), NAN);
+    std::vector<float> scratch(delta_former_fwd_scratch(shape, offsets, par), NAN);
     delta_former_fwd(shape,
                      {.q = {q, rows, d},
                       .k = {k.data(), rows, d},
                       .v = {v.data(), rows, dv},
                       .offsets = offsets,
                       .past = {&past, 1}},
-                     {.o = {o, rows, dv}, .u = {to, rows, dv}}, scratch);
+                     {.o = {o, rows, dv}, .u = {to, rows, dv}}, scratch, par);
   }
   // A block of random swaps, a read of a random slot after each, then compression. Returns wrong reads.
   size_t swap_block(uint64_t seed) {
@@ -257,8 +258,9 @@ struct Slots {
     const KvSegment old{keys.data(), u.data(), n, 0, d, dv};
     run(q.data(), k, v, {&old, 1}, o.data(), ub.data());
     const KvSegment all[] = {old, {k.data(), ub.data(), block, 0, d, dv}};
-    std::vector<float> compressed(n * dv), scratch(delta_former_fwd_scratch(shape, std::array{0u, 256u}));
-    delta_former_compress(shape, {keys.data(), n, d}, all, {compressed.data(), n, dv}, scratch);
+    std::vector<float> compressed(n * dv),
+        scratch(delta_former_fwd_scratch(shape, std::array{0u, 256u}, par));
+    delta_former_compress(shape, {keys.data(), n, d}, all, {compressed.data(), n, dv}, scratch, par);
     u = compressed;
     size_t wrong = 0;
     for (size_t i = 0; i < want.size(); ++i) wrong += o[i] != want[i];
@@ -268,13 +270,11 @@ struct Slots {
 };
 
 TEST(DeltaFormer, SwapsAreExactUnderCompression) {
-  for (const ImplTable::Row& row : delta_former_impls().rows()) {
-    if (!delta_former_impls().force(row.name)) continue;
-    Slots rounded(DeltaKernel{K::kRound}), linear(DeltaKernel{K::kLinear});
-    for (uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(rounded.swap_block(i), 0u) << row.name << " block " << i;
+  delta_former_impls().each([&](std::string_view name, Par par) {
+    Slots rounded(DeltaKernel{K::kRound}, par), linear(DeltaKernel{K::kLinear}, par);
+    for (uint64_t i = 1; i <= 10; ++i) EXPECT_EQ(rounded.swap_block(i), 0u) << name << " block " << i;
     EXPECT_GT(linear.swap_block(1), 100u);  // more slots than dimensions: rounding is what makes it exact
-  }
-  delta_former_impls().unforce();
+  });
 }
 
 // The two solves against the reference in double, by chunk length: the table of docs/math/delta_former.md.

@@ -84,15 +84,15 @@ size_t block_count(size_t rows) { return (rows + kDeltaGatesBlock - 1) / kDeltaG
 
 }  // namespace
 
-Impls<DeltaGatesFns>& delta_gates_impls() {
-  static Impls<DeltaGatesFns> table("delta_gates", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                    {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                    {"ref", Isa::kBase, &kRefFns});
+const Impls<DeltaGatesFns>& delta_gates_impls() {
+  static const Impls<DeltaGatesFns> table("delta_gates", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                          {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                          {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void delta_gates_fwd(const DeltaGatesIn& in, Mat<float> g, Mat<float> beta, Par par) {
-  const DeltaGatesFns& f = delta_gates_impls().use();
+  const DeltaGatesFns& f = delta_gates_impls().use(par);
   par.blocks(in.a.rows, kDeltaGatesBlock, [&](size_t begin, size_t end) { f.fwd(in, g, beta, begin, end); });
 }
 
@@ -100,7 +100,7 @@ size_t delta_gates_bwd_scratch(size_t rows, size_t heads) { return block_count(r
 
 void delta_gates_bwd(const DeltaGatesIn& in, Mat<const float> dg, Mat<const float> dbeta,
                      const DeltaGatesGrad& out, std::span<float> scratch, Par par) {
-  const DeltaGatesFns& f = delta_gates_impls().use();
+  const DeltaGatesFns& f = delta_gates_impls().use(par);
   const size_t rows = in.a.rows, H = in.a.cols;
   check(scratch.size() >= delta_gates_bwd_scratch(rows, H), "delta_gates_bwd: scratch is too small");
   par.blocks(rows, kDeltaGatesBlock, [&](size_t begin, size_t end) {

@@ -39,6 +39,6 @@ struct DeltaGatesFns {                           // rows [begin, end)
   void (*bwd)(const DeltaGatesIn&, Mat<const float> dg, Mat<const float> dbeta, const DeltaGatesGrad&,
               float* sums, size_t begin, size_t end);
 };
-Impls<DeltaGatesFns>& delta_gates_impls();
+const Impls<DeltaGatesFns>& delta_gates_impls();
 
 }  // namespace braid

@@ -64,15 +64,15 @@ constexpr DropoutFns kRefFns{ref_run};
 
 }  // namespace
 
-Impls<DropoutFns>& dropout_impls() {
-  static Impls<DropoutFns> table("dropout", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                 {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                 {"ref", Isa::kBase, &kRefFns});
+const Impls<DropoutFns>& dropout_impls() {
+  static const Impls<DropoutFns> table("dropout", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                       {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                       {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void dropout(const DropoutMask& mask, Mat<const float> x, Mat<float> y, Par par) {
-  const DropoutFns& f = dropout_impls().use();
+  const DropoutFns& f = dropout_impls().use(par);
   par.blocks(x.rows, kRowBlock, [&](size_t begin, size_t end) { f.run(mask, x, y, begin, end); });
 }
 

@@ -23,6 +23,6 @@ void dropout(const DropoutMask& mask, Mat<const float> x, Mat<float> y, Par par 
 struct DropoutFns {  // rows [begin, end)
   void (*run)(const DropoutMask&, Mat<const float> x, Mat<float> y, size_t begin, size_t end);
 };
-Impls<DropoutFns>& dropout_impls();
+const Impls<DropoutFns>& dropout_impls();
 
 }  // namespace braid

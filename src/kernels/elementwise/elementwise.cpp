@@ -140,39 +140,39 @@ constexpr ElementwiseFns kRefFns{
 
 }  // namespace
 
-Impls<ElementwiseFns>& elementwise_impls() {
-  static Impls<ElementwiseFns> table("elementwise", {"avx512dot", Isa::kAvx512Dot, &N_AVX3::kDotFns},
-                                     {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                     {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                     {"ref", Isa::kBase, &kRefFns});
+const Impls<ElementwiseFns>& elementwise_impls() {
+  static const Impls<ElementwiseFns> table(
+      "elementwise", {"avx512dot", Isa::kAvx512Dot, &N_AVX3::kDotFns},
+      {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void add(Mat<const float> a, Mat<const float> b, Mat<float> y, Par par) {
-  const ElementwiseFns& f = elementwise_impls().use();
+  const ElementwiseFns& f = elementwise_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) { f.add(a, b, y, begin, end); });
 }
 
 void add_to(Mat<const float> a, Mat<float> y, Par par) { add(y, a, y, par); }
 
 void scale(Mat<const float> x, float factor, Mat<float> y, Par par) {
-  const ElementwiseFns& f = elementwise_impls().use();
+  const ElementwiseFns& f = elementwise_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) { f.scale(x, factor, y, begin, end); });
 }
 
 void convert(Mat<const float> x, Mat<bf16> y, Par par) {
-  const ElementwiseFns& f = elementwise_impls().use();
+  const ElementwiseFns& f = elementwise_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) { f.to_bf16(x, y, begin, end); });
 }
 
 void convert(Mat<const bf16> x, Mat<float> y, Par par) {
-  const ElementwiseFns& f = elementwise_impls().use();
+  const ElementwiseFns& f = elementwise_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) { f.to_f32(x, y, begin, end); });
 }
 
 double sum_squares(std::span<const float> x, std::span<double> partials, Par par) {
   check(partials.size() >= sum_partials(x.size()), "sum_squares: too few partials");
-  const ElementwiseFns& f = elementwise_impls().use();
+  const ElementwiseFns& f = elementwise_impls().use(par);
   par.blocks(x.size(), kSumBlock, [&](size_t begin, size_t end) {
     partials[begin / kSumBlock] = f.sum_squares(x.data() + begin, end - begin);
   });

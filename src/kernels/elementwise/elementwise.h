@@ -31,6 +31,6 @@ struct ElementwiseFns {  // rows [begin, end)
   void (*to_f32)(Mat<const bf16> x, Mat<float> y, size_t begin, size_t end);
   double (*sum_squares)(const float* x, size_t n);
 };
-Impls<ElementwiseFns>& elementwise_impls();
+const Impls<ElementwiseFns>& elementwise_impls();
 
 }  // namespace braid

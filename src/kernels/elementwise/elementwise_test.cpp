@@ -29,41 +29,37 @@ TEST(Elementwise, ThreadsDoNotChangeABit) {
 }
 
 TEST(Elementwise, SumSquaresKeepsTheNonFiniteAndTheHuge) {
-  for (const ImplTable::Row& row : elementwise_impls().rows()) {
-    if (!elementwise_impls().force(row.name)) continue;
+  elementwise_impls().each([&](std::string_view, Par par) {
     for (const size_t n : {1u, 5u, 40u, 5000u})
       for (const size_t at : {size_t{0}, n / 2, n - 1}) {
         std::vector<double> partials(sum_partials(n));
         std::vector<float> x(n, 1.0f);
         x[at] = std::numeric_limits<float>::quiet_NaN();
-        EXPECT_TRUE(std::isnan(sum_squares(x, partials)));
+        EXPECT_TRUE(std::isnan(sum_squares(x, partials, par)));
         x[at] = -std::numeric_limits<float>::infinity();
-        EXPECT_TRUE(std::isinf(sum_squares(x, partials)));
+        EXPECT_TRUE(std::isinf(sum_squares(x, partials, par)));
         x[at] = 1e38f;  // its square is no float
-        EXPECT_NEAR(sum_squares(x, partials) / 1e76, 1, kTolOps.max);
+          EXPECT_NEAR(sum_squares(x, partials, par) / 1e76, 1, kTolOps.max);
       }
     std::vector<double> none;
-    EXPECT_EQ(sum_squares({}, none), 0);
-  }
-  elementwise_impls().unforce();
+    EXPECT_EQ(sum_squares({}, none, par), 0);
+  });
 }
 
 TEST(Elementwise, NothingIsWrittenBesideARow) {
-  for (const ImplTable::Row& row : elementwise_impls().rows()) {
-    if (!elementwise_impls().force(row.name)) continue;
+  elementwise_impls().each([&](std::string_view, Par par) {
     const size_t rows = 3, cols = 21, stride = 25;
     const std::vector<float> x = random_vector(rows * stride, 1);
     std::vector<float> y(rows * stride, -7.0f);
     std::vector<bf16> half(rows * stride, bf16{0x1234});
-    add({x.data(), rows, cols, stride}, {x.data(), rows, cols, stride}, {y.data(), rows, cols, stride});
-    convert({x.data(), rows, cols, stride}, Mat<bf16>{half.data(), rows, cols, stride});
+    add({x.data(), rows, cols, stride}, {x.data(), rows, cols, stride}, {y.data(), rows, cols, stride}, par);
+    convert({x.data(), rows, cols, stride}, Mat<bf16>{half.data(), rows, cols, stride}, par);
     for (size_t i = 0; i < rows * stride; ++i)
       if (i % stride >= cols) {
         EXPECT_EQ(y[i], -7.0f);
         EXPECT_EQ(half[i].bits, 0x1234);
       }
-  }
-  elementwise_impls().unforce();
+  });
 }
 
 TEST(Elementwise, AMutantFails) {  // rounding by cutting off

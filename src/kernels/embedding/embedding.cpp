@@ -65,20 +65,20 @@ constexpr EmbeddingFns kRefFns{ref_fwd, ref_bwd};
 
 }  // namespace
 
-Impls<EmbeddingFns>& embedding_impls() {
-  static Impls<EmbeddingFns> table("embedding", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                   {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                   {"ref", Isa::kBase, &kRefFns});
+const Impls<EmbeddingFns>& embedding_impls() {
+  static const Impls<EmbeddingFns> table("embedding", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                         {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                         {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void embedding_fwd(const int32_t* ids, Mat<const float> table, Mat<float> y, Par par) {
-  const EmbeddingFns& f = embedding_impls().use();
+  const EmbeddingFns& f = embedding_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) { f.fwd(ids, table, y, begin, end); });
 }
 
 void embedding_bwd(const int32_t* ids, Mat<const float> dy, Mat<float> dtable, Par par) {
-  const EmbeddingFns& f = embedding_impls().use();
+  const EmbeddingFns& f = embedding_impls().use(par);
   par.blocks(dy.cols, kColBlock, [&](size_t begin, size_t end) { f.bwd(ids, dy, dtable, begin, end); });
 }
 

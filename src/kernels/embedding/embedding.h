@@ -20,6 +20,6 @@ struct EmbeddingFns {
   void (*bwd)(const int32_t* ids, Mat<const float> dy, Mat<float> dtable, size_t begin,
               size_t end);  // columns
 };
-Impls<EmbeddingFns>& embedding_impls();
+const Impls<EmbeddingFns>& embedding_impls();
 
 }  // namespace braid

@@ -120,18 +120,21 @@ struct Narrow {
   void product(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into) const {
     const Mat<bf16> a16(reinterpret_cast<bf16*>(buffers.narrow_a), a.rows, a.cols),
         b16(reinterpret_cast<bf16*>(buffers.narrow_b), b.rows, b.cols);
-    convert(a, a16), convert(b, b16);
-    matmul_bf16_impls().use().panel({.form = form,
-                                     .m = c.rows,
-                                     .n = c.cols,
-                                     .k = b.rows,
-                                     .a = a16.data,
-                                     .b = b16.data,
-                                     .a_stride = a16.stride,
-                                     .b_stride = b16.stride,
-                                     .c = c.data,
-                                     .c_stride = c.stride,
-                                     .into = into});
+    convert(a, a16, buffers.par), convert(b, b16, buffers.par);
+    matmul_bf16_impls()
+        .use(buffers.par)
+        .panel({.form = form,
+                .m = c.rows,
+                .n = c.cols,
+                .k = b.rows,
+                .a = a16.data,
+                .b = b16.data,
+                .a_stride = a16.stride,
+                .b_stride = b16.stride,
+                .c = c.data,
+                .c_stride = c.stride,
+                .into = into,
+                .par = buffers.par});
   }
 };
 

@@ -323,7 +323,8 @@ void chunk_backward(const FastWeightShape& s, const FastWeightIn& in, Mat<const 
   for (size_t head = key_head * group; head < (key_head + 1) * group; ++head) {
     const Head h(s, in, seq, head);
     const size_t E = segment_tokens(s, marks.every);
-    const ChunkBuffers b(s, std::min(E, h.tokens), marks.states ? 0 : (h.tokens + E - 1) / E, scratch);
+    ChunkBuffers b(s, std::min(E, h.tokens), marks.states ? 0 : (h.tokens + E - 1) / E, scratch);
+    b.par = marks.par;
     double dg_all = 0;
     for (size_t begin = 0; begin < s.dv; begin += kFastWeightChunkBlock) {
       const auto first = [](bool yes) { return yes ? Into::kOverwrite : Into::kAdd; };

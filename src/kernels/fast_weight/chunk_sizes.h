@@ -19,7 +19,7 @@ constexpr size_t pad16(size_t n) { return (n + 15) / 16 * 16; }
 // sets of L1.
 constexpr size_t state_stride(size_t cols) { return pad16(cols) / 16 % 2 ? pad16(cols) : pad16(cols) + 16; }
 
-// The memory of one task. With base null only `floats` means something.
+// The memory of one task, whose shape says its chunk. With base null only `floats` means something.
 struct ChunkBuffers {
   size_t C, cp, kp, W, ld, state, floats = 0;
   // Rows of q (scaled) above rows of k; the same decayed; Kd; k transposed; alphas; A_i; A_C per channel;
@@ -31,11 +31,12 @@ struct ChunkBuffers {
   // meets 1 / A_i.
   float *starts, *states, *rs, *us, *dS, *up, *z, *du, *up_t, *u_t, *product_t, *d_gated, *d_kd, *d_pair;
   float *d_col, *d_g;
-  // Operands of a product rounded to bf16.
+  // Operands of a product rounded to bf16, and which kernels multiply them.
   float *narrow_a = nullptr, *narrow_b = nullptr;
+  Par par;
 
   ChunkBuffers(const FastWeightShape& s, float* base)
-      : C(fast_weight_chunk(s)),
+      : C(s.chunk),
         cp(pad16(C)),
         kp(pad16(s.dk)),
         W(pad16(std::min(s.dv, kFastWeightChunkBlock))),
@@ -72,7 +73,7 @@ struct ChunkBuffers {
 
 // Tokens of a segment of backward: what forward emitted, else so many whole chunks.
 inline size_t segment_tokens(const FastWeightShape& s, size_t every) {
-  const size_t C = fast_weight_chunk(s);
+  const size_t C = s.chunk;
   return every ? every : std::max<size_t>(1, kSegment / C) * C;
 }
 

@@ -165,8 +165,8 @@ constexpr FastWeightFns kRefFns{ref_fwd, ref_fwd, ref_fwd,       ref_bwd,
 
 bool too_wide(const FastWeightShape& s) { return std::max(s.dk, s.dv) > kFastWeightMaxDim; }
 
-const FastWeightFns& fns_for(const FastWeightShape& s) {
-  return too_wide(s) ? kRefFns : fast_weight_impls().use();
+const FastWeightFns& fns_for(const FastWeightShape& s, Par par) {
+  return too_wide(s) ? kRefFns : fast_weight_impls().use(par);
 }
 
 // Sequences up to this length can be one chunk.
@@ -178,8 +178,8 @@ size_t tasks_at_once(size_t seqs, size_t per_seq, Par par) {
 }
 
 // The shape with what the plan says filled in.
-FastWeightShape planned(FastWeightShape s, size_t tokens, bool backward, bool alone) {
-  const FastWeightPlan plan = fast_weight_plan(s, tokens, backward, alone);
+FastWeightShape planned(FastWeightShape s, size_t tokens, FastWeightUse use, Par par) {
+  const FastWeightPlan plan = fast_weight_plan(s, tokens, use, par);
   s.form = plan.form, s.chunk = plan.chunk;
   return s;
 }
@@ -190,14 +190,15 @@ FastWeightShape with_chunk(FastWeightShape s, size_t chunk) {
 }
 
 // Enough for whatever the plan takes, as sequences differ in length.
-size_t fwd_scratch_per_thread(const FastWeightShape& shape) {
+size_t fwd_scratch_per_thread(const FastWeightShape& shape, Par par) {
   if (shape.form == FastWeightForm::kRecurrent) return 0;
   const bool fixed = shape.form == FastWeightForm::kChunk;
-  return ChunkBuffers(with_chunk(shape, fixed ? fast_weight_chunk(shape) : kWholeTokens), nullptr).floats;
+  return ChunkBuffers(with_chunk(shape, fixed ? fast_weight_chunk(shape, par) : kWholeTokens), nullptr)
+      .floats;
 }
 
 size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint32_t> offsets,
-                              const FastWeightKept& kept) {
+                              const FastWeightKept& kept, Par par) {
   const auto chunk = [&](size_t C, size_t T) {
     const FastWeightShape s = with_chunk(shape, C);
     const size_t E = segment_tokens(s, kept.every), segments = kept.states.empty() ? (T + E - 1) / E : 0;
@@ -205,8 +206,8 @@ size_t bwd_scratch_per_thread(const FastWeightShape& shape, std::span<const uint
   };
   const size_t T = longest_sequence(offsets);
   if (shape.form == FastWeightForm::kRecurrent) return BwdScratch(shape, T).floats;
-  if (shape.form == FastWeightForm::kChunk) return chunk(fast_weight_chunk(shape), T);
-  return std::max({chunk(fast_weight_chunk(shape), T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
+  if (shape.form == FastWeightForm::kChunk) return chunk(fast_weight_chunk(shape, par), T);
+  return std::max({chunk(fast_weight_chunk(shape, par), T), chunk(kWholeTokens, std::min(T, kWholeTokens)),
                    BwdScratch(shape, T).floats});
 }
 
@@ -226,59 +227,59 @@ void add_dg_shares(const FastWeightShape& shape, size_t seqs, const float* share
 
 }  // namespace
 
-Impls<FastWeightFns>& fast_weight_impls() {
-  static Impls<FastWeightFns> table("fast_weight", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                    {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                    {"ref", Isa::kBase, &kRefFns});
+const Impls<FastWeightFns>& fast_weight_impls() {
+  static const Impls<FastWeightFns> table("fast_weight", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                          {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                          {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
-std::string_view fast_weight_impl(const FastWeightShape& shape) {
+std::string_view fast_weight_impl(const FastWeightShape& shape, Par par) {
   const ImplTable& table = fast_weight_impls();
-  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen()].name;
+  return too_wide(shape) ? table.rows().back().name : table.rows()[table.chosen(par)].name;
 }
 
 // Products of bf16 want longer chunks than those of f32. T2048 h16 d128, forward and backward, one core of
 // Zen 4: 143 ms with 32, 153 with 48 and 64. AMX tiles are 16 x 32 x 16, and rounding a state costs as much
 // as multiplying with it there; 64 is what a prototype on such a machine was fastest with.
-size_t fast_weight_chunk(const FastWeightShape& s) {
+size_t fast_weight_chunk(const FastWeightShape& s, Par par) {
   if (s.chunk) return s.chunk;
-  return s.precision == Precision::kF32 ? kFastWeightChunk : active_isa() >= Isa::kAmx ? 64 : 32;
+  return s.precision == Precision::kF32 ? kFastWeightChunk : par.isa() >= Isa::kAmx ? 64 : 32;
 }
 
-FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone) {
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, FastWeightUse use, Par par) {
   const FastWeightPlan recurrent{FastWeightForm::kRecurrent, 0},
-      chunk{FastWeightForm::kChunk, fast_weight_chunk(shape)};
+      chunk{FastWeightForm::kChunk, fast_weight_chunk(shape, par)};
   if (shape.form == FastWeightForm::kRecurrent) return recurrent;
   if (shape.form == FastWeightForm::kChunk) return chunk;
   // Measured with AVX2 (docs/results/kernels.md): what a token costs besides the state's numbers weighs more
   // in small states, and backward gains more than forward.
   const size_t d = std::min(shape.dk, shape.dv);
-  if (alone && tokens <= kWholeTokens && d >= (backward ? 48 : 64) && tokens > 0)
+  if (use.alone && tokens <= kWholeTokens && d >= (use.backward ? 48 : 64) && tokens > 0)
     return {FastWeightForm::kChunk, tokens};
   // With AVX-512 twice the registers let forward go token by token at 70-72 % of the peak on one core and
   // 66-69 % on two, in chunks of f32 at 68-71 and 61-64 % (Zen 4, d = 128, four runs).
-  const bool steps = active_isa() >= Isa::kAvx512 && shape.precision == Precision::kF32 &&
+  const bool steps = par.isa() >= Isa::kAvx512 && shape.precision == Precision::kF32 &&
                      shape.decay != FastWeightDecay::kChannel && std::max(shape.dk, shape.dv) <= 128;
-  if (backward ? d >= 48 : d >= 128 && tokens >= 64 && !steps) return chunk;
+  if (use.backward ? d >= 48 : d >= 128 && tokens >= 64 && !steps) return chunk;
   return recurrent;
 }
 
 size_t fast_weight_fwd_scratch(const FastWeightShape& shape, Par par) {
-  return fwd_scratch_per_thread(shape) * static_cast<size_t>(par.threads());
+  return fwd_scratch_per_thread(shape, par) * static_cast<size_t>(par.threads());
 }
 
 void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
-                     std::span<float* const> s_end, Par par, std::span<float> scratch,
-                     const FastWeightEmit& emit) {
+                     std::span<float* const> s_end, const FastWeightEmit& emit, std::span<float> scratch,
+                     Par par) {
   const bool wide = in.q_bf16.data != nullptr;
   check(shape.chunk <= kFastWeightMaxChunk, "fast_weight: chunk too long");
   check(!wide || shape.form != FastWeightForm::kRecurrent, "fast_weight: bf16 needs the chunk form");
   check(scratch.size() >= fast_weight_fwd_scratch(shape, par) ||
             (scratch.empty() && !wide && shape.form == FastWeightForm::kAuto),
         "fast_weight_fwd: scratch too small");
-  const FastWeightFns& f = fns_for(shape);
-  const size_t each = fwd_scratch_per_thread(shape);
+  const FastWeightFns& f = fns_for(shape, par);
+  const size_t each = fwd_scratch_per_thread(shape, par);
   // Both forms cut the columns at multiples of kFastWeightBlock.
   const size_t blocks = (shape.dv + kFastWeightChunkBlock - 1) / kFastWeightChunkBlock,
                per_seq = shape.value_heads * blocks;
@@ -286,11 +287,12 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
     const size_t s = i / per_seq, head = i % per_seq / blocks, begin = i % blocks * kFastWeightChunkBlock,
                  end = std::min(shape.dv, begin + kFastWeightChunkBlock);
     float* const last = s_end.empty() ? nullptr : s_end[s];
-    const FastWeightMarks marks{.every = emit.every, .to = emit.every ? emit.to[s] : nullptr};
+    const FastWeightMarks marks{
+        .every = emit.every, .to = emit.every ? emit.to[s] : nullptr, .par = par.alone()};
     const bool alone = !last && !marks.to && (in.s0.empty() || !in.s0[s]);
     FastWeightShape how = shape;
     if (wide) how.form = FastWeightForm::kChunk;
-    how = planned(how, in.offsets[s + 1] - in.offsets[s], false, alone);
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], {.alone = alone}, par);
     if (how.form == FastWeightForm::kChunk && !scratch.empty())
       return (how.precision == Precision::kBf16 ? f.narrow_fwd : f.chunk_fwd)(
           how, in, s, head, begin, end, o, last, marks, scratch.data() + worker * each);
@@ -299,23 +301,23 @@ void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<f
   });
 }
 
-size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par,
-                               const FastWeightKept& kept) {
-  return bwd_scratch_per_thread(shape, offsets, kept) * static_cast<size_t>(par.threads()) +
+size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets,
+                               const FastWeightKept& kept, Par par) {
+  return bwd_scratch_per_thread(shape, offsets, kept, par) * static_cast<size_t>(par.threads()) +
          dg_shares(shape, offsets.empty() ? 0 : offsets.size() - 1);
 }
 
-void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<const float> dout,
-                     std::span<const float* const> ds_end, const FastWeightGrad& grad,
-                     std::span<float> scratch, Par par, const FastWeightKept& kept) {
+void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, const FastWeightKept& kept,
+                     Mat<const float> dout, std::span<const float* const> ds_end, const FastWeightGrad& grad,
+                     std::span<float> scratch, Par par) {
   const bool needs_chunk = in.q_bf16.data != nullptr || !kept.dstates.empty();
   check(shape.chunk <= kFastWeightMaxChunk, "fast_weight: chunk too long");
   check(!needs_chunk || shape.form != FastWeightForm::kRecurrent,
         "fast_weight_bwd: bf16 and cotangents of emitted states need the chunk form");
-  check(scratch.size() >= fast_weight_bwd_scratch(shape, in.offsets, par, kept),
+  check(scratch.size() >= fast_weight_bwd_scratch(shape, in.offsets, kept, par),
         "fast_weight_bwd: scratch too small");
-  const FastWeightFns& f = fns_for(shape);
-  const size_t each = bwd_scratch_per_thread(shape, in.offsets, kept);
+  const FastWeightFns& f = fns_for(shape, par);
+  const size_t each = bwd_scratch_per_thread(shape, in.offsets, kept, par);
   float* shares = scratch.data() + each * static_cast<size_t>(par.threads());
   std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);
   const size_t step = tasks_at_once(in.seqs(), shape.key_heads, par);
@@ -323,13 +325,14 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<c
     const size_t s = i / shape.key_heads;
     const FastWeightMarks marks{.every = kept.every,
                                 .states = kept.states.empty() ? nullptr : kept.states[s],
-                                .dstates = kept.dstates.empty() ? nullptr : kept.dstates[s]};
+                                .dstates = kept.dstates.empty() ? nullptr : kept.dstates[s],
+                                .par = par.alone()};
     const float* const end = ds_end.empty() ? nullptr : ds_end[s];
     float* const ds0 = grad.ds0.empty() ? nullptr : grad.ds0[s];
     const bool alone = !end && !ds0 && !kept.every && (in.s0.empty() || !in.s0[s]);
     FastWeightShape how = shape;
     if (needs_chunk) how.form = FastWeightForm::kChunk;
-    how = planned(how, in.offsets[s + 1] - in.offsets[s], true, alone);
+    how = planned(how, in.offsets[s + 1] - in.offsets[s], {.backward = true, .alone = alone}, par);
     (how.form != FastWeightForm::kChunk  ? f.bwd
      : how.precision == Precision::kBf16 ? f.narrow_bwd
                                          : f.chunk_bwd)(how, in, dout, end, grad, s, i % shape.key_heads, ds0,
@@ -351,7 +354,7 @@ void fast_weight_asked_fwd(const FastWeightShape& shape, const FastWeightIn& in,
                            std::span<const uint32_t> asked, Mat<float> o, Par par) {
   check(in.s0.empty() && !in.q_bf16.data && in.q.rows == asked.size() && o.rows == asked.size(),
         "fast_weight_asked: no states and no bf16; a row of q and o for each that asks");
-  const FastWeightFns& f = fns_for(shape);
+  const FastWeightFns& f = fns_for(shape, par);
   take_turns(in.seqs() * shape.value_heads, tasks_at_once(in.seqs(), shape.value_heads, par), par,
              [&](size_t i, size_t) {
                f.asked_fwd(shape, in, asked, i / shape.value_heads, i % shape.value_heads, o);
@@ -369,7 +372,7 @@ void fast_weight_asked_bwd(const FastWeightShape& shape, const FastWeightIn& in,
   check(in.s0.empty() && !in.q_bf16.data && in.q.rows == asked.size() && dout.rows == asked.size() &&
             scratch.size() >= fast_weight_asked_scratch(shape, in.offsets, par),
         "fast_weight_asked_bwd: see forward; or scratch too small");
-  const FastWeightFns& f = fns_for(shape);
+  const FastWeightFns& f = fns_for(shape, par);
   const size_t each = asked_scratch_per_thread(shape, in.offsets);
   float* shares = scratch.data() + each * static_cast<size_t>(par.threads());
   std::fill_n(shares, dg_shares(shape, in.seqs()), 0.0f);

@@ -40,7 +40,7 @@ struct FastWeightShape {
   Precision precision = Precision::kF32;
 };
 inline constexpr size_t kFastWeightMaxDim = 512, kFastWeightChunk = 16, kFastWeightMaxChunk = 128;
-size_t fast_weight_chunk(const FastWeightShape& s);  // tokens per chunk, never 0
+size_t fast_weight_chunk(const FastWeightShape& s, Par par = {});  // tokens per chunk, never 0
 
 // Ragged batch: sequence s is rows offsets[s] .. offsets[s + 1] - 1. Any of the matrices may be a view into a
 // wider one. Batches of single steps are sequences of one token.
@@ -68,8 +68,8 @@ struct FastWeightEmit {
 // drops it. A sequence's s_end may be its s0: then the state advances in place. scratch:
 // fast_weight_fwd_scratch() numbers for as many threads, whatever is in it; without it kAuto is recurrent.
 void fast_weight_fwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<float> o,
-                     std::span<float* const> s_end = {}, Par par = {}, std::span<float> scratch = {},
-                     const FastWeightEmit& emit = {});
+                     std::span<float* const> s_end = {}, const FastWeightEmit& emit = {},
+                     std::span<float> scratch = {}, Par par = {});
 size_t fast_weight_fwd_scratch(const FastWeightShape& shape, Par par = {});
 
 struct FastWeightGrad {  // all overwritten
@@ -87,11 +87,11 @@ struct FastWeightKept {
 // dout: cotangent of o; ds_end: of the final states, null or none for zeros. States are computed again from
 // s0 or the kept ones, so o is not needed. scratch: fast_weight_bwd_scratch() numbers for as many threads;
 // what is in it does not matter.
-void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, Mat<const float> dout,
-                     std::span<const float* const> ds_end, const FastWeightGrad& grad,
-                     std::span<float> scratch, Par par = {}, const FastWeightKept& kept = {});
-size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets, Par par = {},
-                               const FastWeightKept& kept = {});
+void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, const FastWeightKept& kept,
+                     Mat<const float> dout, std::span<const float* const> ds_end, const FastWeightGrad& grad,
+                     std::span<float> scratch, Par par = {});
+size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets,
+                               const FastWeightKept& kept = {}, Par par = {});
 
 // The same where only few tokens read, as when one answer of a sequence counts: `asked` are their rows of k,
 // in order; q, o and their gradients have a row for each of them. A query costs dk + dv numbers for each
@@ -104,21 +104,25 @@ void fast_weight_asked_bwd(const FastWeightShape& shape, const FastWeightIn& in,
 size_t fast_weight_asked_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets,
                                  Par par = {});  // of backward
 
-// What runs for a sequence of so many tokens: the form, never kAuto, and its chunk. alone: nothing is known
-// of its start state and nobody asks for later ones, so one chunk can take it without touching a state.
+// What runs for a sequence of so many tokens: the form, never kAuto, and its chunk.
 struct FastWeightPlan {
   FastWeightForm form;
   size_t chunk;
 };
 // The name of what runs for this shape: the table's choice, or "ref" above kFastWeightMaxDim.
-std::string_view fast_weight_impl(const FastWeightShape& shape);
-FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, bool backward, bool alone);
+std::string_view fast_weight_impl(const FastWeightShape& shape, Par par = {});
+struct FastWeightUse {
+  bool backward = false;
+  bool alone = false;  // from a state of zeros, and no state is asked for: one chunk can do without any
+};
+FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, FastWeightUse use, Par par = {});
 
-// One sequence's part of FastWeightEmit and FastWeightKept.
+// One sequence's part of FastWeightEmit and FastWeightKept, and which kernels multiply.
 struct FastWeightMarks {
   size_t every = 0;
   float* to = nullptr;
   const float *states = nullptr, *dstates = nullptr;
+  Par par = {};
 };
 
 struct FastWeightFns {
@@ -144,6 +148,6 @@ struct FastWeightFns {
 };
 inline constexpr size_t kFastWeightChunkBlock = 128;
 inline constexpr size_t kFastWeightBlock = 64;
-Impls<FastWeightFns>& fast_weight_impls();
+const Impls<FastWeightFns>& fast_weight_impls();
 
 }  // namespace braid

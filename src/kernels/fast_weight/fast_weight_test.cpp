@@ -103,10 +103,10 @@ struct Batch {
                           offsets,
                           starts};
     std::vector<float> scratch(
-        std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, par)), NAN);
-    fast_weight_fwd(shape, in, {o, rows, vw}, ends, par, scratch);
+        std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, offsets, {}, par)), NAN);
+    fast_weight_fwd(shape, in, {o, rows, vw}, ends, {}, scratch, par);
     fast_weight_bwd(
-        shape, in, {dout.data(), rows, vw}, dends,
+        shape, in, {}, {dout.data(), rows, vw}, dends,
         {{dq, rows, kw}, {dk, rows, kw}, {dv, rows, vw}, {dg, g_rows, gw}, {dbeta, rows, 4}, dstarts},
         scratch, par);
     std::erase_if(out, [](float x) { return std::isnan(x); });  // what this decay and write do not have
@@ -163,12 +163,10 @@ TEST(FastWeight, ThreadsDoNotChangeABitOfWhatFewAsk) {
 
 // Whatever this machine has for products of bf16, the chunk form with them holds its tolerance.
 TEST(FastWeight, ProductsOfBf16ByEveryImplementation) {
-  for (const ImplTable::Row& row : matmul_bf16_impls().rows()) {
-    if (!matmul_bf16_impls().force(row.name)) continue;
-    for (const CheckRow& r : fast_weight_check())
-      EXPECT_TRUE(r.ok()) << row.name << ": " << r.what << " rms " << r.diff.rms << " max " << r.diff.max;
-  }
-  matmul_bf16_impls().unforce();
+  matmul_bf16_impls().each([&](std::string_view name, Par par) {
+    for (const CheckRow& r : fast_weight_check(par))
+      EXPECT_TRUE(r.ok()) << name << ": " << r.what << " rms " << r.diff.rms << " max " << r.diff.max;
+  });
 }
 
 // In-place steps of many sequences equal the sequences alone, bit by bit.
@@ -187,7 +185,7 @@ TEST(FastWeight, StepsOfABatchEqualTheirParts) {
                      {b.beta.data(), b.rows, 4},
                      std::span(offsets).subspan(first, count + 1),
                      std::span(from).subspan(first, count)},
-                    {out.data(), 5, b.vw}, std::span(to).subspan(first, count), par);
+                    {out.data(), 5, b.vw}, std::span(to).subspan(first, count), {}, {}, par);
   };
   ThreadPool pool(2);
   run(together, o, 0, 5, Par(pool));
@@ -291,7 +289,7 @@ TEST(FastWeight, LongSequencesStayFiniteAndExact) {
                           offsets,
                           {}};
     fast_weight_fwd(shape, in, {o.data(), T, dv}, {&end, 1}, {}, scratch);
-    fast_weight_bwd(shape, in, {dout.data(), T, dv}, {},
+    fast_weight_bwd(shape, in, {}, {dout.data(), T, dv}, {},
                     {{dq.data(), T, dk},
                      {dk_.data(), T, dk},
                      {dv_.data(), T, dv},
@@ -313,27 +311,25 @@ TEST(FastWeight, LongSequencesStayFiniteAndExact) {
 TEST(FastWeight, StrongDecayKeepsTheDigitsOfItsGradient) {
   const float one = 1, zero = 0;
   const std::vector<uint32_t> offsets{0, 1};
-  ImplTable& impls = fast_weight_impls();
-  for (const ImplTable::Row& row : impls.rows()) {
-    if (!impls.force(row.name)) continue;
+  fast_weight_impls().each([&](std::string_view name, Par par) {
     for (const Decay decay : {Decay::kHead, Decay::kToken, Decay::kChannel})
       for (const Form form : {Form::kRecurrent, Form::kChunk})
         for (const float g : {-1.0f, -12.0f, -20.0f, -60.0f}) {
           const FastWeightShape shape{1, 1, 1, 1, decay, Write::kAdditive, 1.0f, form};
           const float* const state = &one;
           float dq, dk, dv, ds0;
-          std::vector<float> dg(1, NAN), scratch(fast_weight_bwd_scratch(shape, offsets), NAN);
+          std::vector<float> dg(1, NAN), scratch(fast_weight_bwd_scratch(shape, offsets, {}, par), NAN);
           float* const to = &ds0;
           fast_weight_bwd(shape,
                           {{&one, 1, 1}, {&one, 1, 1}, {&one, 1, 1}, {&g, 1, 1}, {}, offsets, {&state, 1}},
-                          {&zero, 1, 1}, {&state, 1},
-                          {{&dq, 1, 1}, {&dk, 1, 1}, {&dv, 1, 1}, {dg.data(), 1, 1}, {}, {&to, 1}}, scratch);
+                          {}, {&zero, 1, 1}, {&state, 1},
+                          {{&dq, 1, 1}, {&dk, 1, 1}, {&dv, 1, 1}, {dg.data(), 1, 1}, {}, {&to, 1}}, scratch,
+                          par);
           const std::vector<double> want{std::exp(static_cast<double>(g))};
           EXPECT_TRUE(within(compare<float, double>(dg, want), kTolF32Grad))
-              << row.name << " form " << int(form) << " decay " << int(decay) << " g " << g << ": " << dg[0];
+              << name << " form " << int(form) << " decay " << int(decay) << " g " << g << ": " << dg[0];
         }
-  }
-  impls.unforce();
+  });
 }
 
 // Mutants of the reference that the comparisons must reject.

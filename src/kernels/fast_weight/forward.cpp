@@ -39,7 +39,8 @@ template <class Products>
 void chunk_forward(const FastWeightShape& s, const FastWeightIn& in, size_t seq, size_t head, size_t begin,
                    size_t end, Mat<float> o, float* s_end, const FastWeightMarks& marks, float* scratch) {
   const Head h(s, in, seq, head);
-  const ChunkBuffers b(s, scratch);
+  ChunkBuffers b(s, scratch);
+  b.par = marks.par;
   ChunkTask<Products>{h, b, begin, end}.forward(state_of(s, in.s0.empty() ? nullptr : in.s0[seq], head),
                                                 state_of(s, s_end, head), marks, o);
 }

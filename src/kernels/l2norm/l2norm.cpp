@@ -85,21 +85,21 @@ constexpr L2NormFns kRefFns{ref_fwd, ref_bwd};
 
 }  // namespace
 
-Impls<L2NormFns>& l2norm_impls() {
-  static Impls<L2NormFns> table("l2norm", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                {"ref", Isa::kBase, &kRefFns});
+const Impls<L2NormFns>& l2norm_impls() {
+  static const Impls<L2NormFns> table("l2norm", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                      {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void l2norm_fwd(const L2NormIn& in, Mat<float> y, float* rstd, Par par) {
-  const L2NormFns& f = l2norm_impls().use();
+  const L2NormFns& f = l2norm_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t begin, size_t end) { f.fwd(in, y, rstd, begin, end); });
 }
 
 void l2norm_bwd(const L2NormIn& in, const L2NormSaved& saved, Mat<const float> dy, Mat<float> dx, Into mode,
                 Par par) {
-  const L2NormFns& f = l2norm_impls().use();
+  const L2NormFns& f = l2norm_impls().use(par);
   par.blocks(in.x.rows, kRowBlock,
              [&](size_t begin, size_t end) { f.bwd(in, saved, dy, dx, mode, begin, end); });
 }

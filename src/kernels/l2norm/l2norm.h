@@ -32,6 +32,6 @@ struct L2NormFns {  // rows [begin, end)
   void (*bwd)(const L2NormIn&, const L2NormSaved&, Mat<const float> dy, Mat<float> dx, Into, size_t begin,
               size_t end);
 };
-Impls<L2NormFns>& l2norm_impls();
+const Impls<L2NormFns>& l2norm_impls();
 
 }  // namespace braid

@@ -353,17 +353,17 @@ void widened_panel(const MatmulPanel<bf16>& p) {
           widen(p.b + j * p.b_stride + k, p.b_stride, n, depth, b.data());
         else
           widen(p.b + k * p.b_stride + j, p.b_stride, depth, n, b.data());
-        matmul_impls().use().panel({.form = p.form,
-                                    .m = m,
-                                    .n = n,
-                                    .k = depth,
-                                    .a = a.data(),
-                                    .b = b.data(),
-                                    .a_stride = ta ? m : depth,
-                                    .b_stride = tb ? depth : n,
-                                    .c = p.c + i * p.c_stride + j,
-                                    .c_stride = p.c_stride,
-                                    .into = k == 0 ? p.into : Into::kAdd});
+        matmul_impls().use(p.par).panel({.form = p.form,
+                                         .m = m,
+                                         .n = n,
+                                         .k = depth,
+                                         .a = a.data(),
+                                         .b = b.data(),
+                                         .a_stride = ta ? m : depth,
+                                         .b_stride = tb ? depth : n,
+                                         .c = p.c + i * p.c_stride + j,
+                                         .c_stride = p.c_stride,
+                                         .into = k == 0 ? p.into : Into::kAdd});
       }
     }
 }
@@ -423,30 +423,38 @@ void run_panels(MatmulForm form, Mat<const T> a, Mat<const T> b, Mat<float> c, I
            .into = into,
            .packed = packed.data,
            .packed_cols = packed.cols,
-           .packed_col = j});
+           .packed_col = j,
+           .par = par.alone()});
   });
 }
 
 }  // namespace
 
-Impls<MatmulFns>& matmul_impls() {
-  static Impls<MatmulFns> table("matmul", {"avx512", Isa::kAvx512, &kAvx512Fns},
-                                {"avx2", Isa::kAvx2, &kAvx2Fns}, {"sse", Isa::kBase, &kSseFns},
-                                {"onednn", Isa::kBase, &kOnednnFns}, {"ref", Isa::kBase, &kRefFns});
+const Impls<MatmulFns>& matmul_impls() {
+  static const Impls<MatmulFns> table("matmul", {"avx512", Isa::kAvx512, &kAvx512Fns},
+                                      {"avx2", Isa::kAvx2, &kAvx2Fns}, {"sse", Isa::kBase, &kSseFns},
+                                      {"onednn", Isa::kBase, &kOnednnFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
-Impls<MatmulBf16Fns>& matmul_bf16_impls() {
-  static Impls<MatmulBf16Fns> table(
+const Impls<MatmulBf16Fns>& matmul_bf16_impls() {
+  static const Impls<MatmulBf16Fns> table(
       "matmul_bf16", {"amx", Isa::kAmx, &kAmxBf16Fns}, {"avx512dot", Isa::kAvx512Dot, &kPairsFns},
       {"widened", Isa::kBase, &kWidenedFns}, {"onednn", Isa::kAvx512, &kOnednnBf16Fns},
       {"ref", Isa::kBase, &kRefBf16Fns});
   return table;
 }
 
-void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par,
-            PackedWeight packed) {
-  const MatmulFns& f = matmul_impls().use();
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par) {
+  matmul(form, a, b, {}, c, into, par);
+}
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par) {
+  matmul(form, a, b, {}, c, into, par);
+}
+
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, PackedWeight packed, Mat<float> c,
+            Into into, Par par) {
+  const MatmulFns& f = matmul_impls().use(par);
   if (form == MatmulForm::kNT && c.rows <= kSkinnyRows)
     run_panels(form, a, b, c, into, par, kSkinnyRows, kSkinnyCols,
                [&](const MatmulPanel<float>& p) { f.skinny(p); });
@@ -479,39 +487,39 @@ PackedWeight pack(const Fns& f, MatmulForm form, Mat<const T> b, std::span<float
 
 }  // namespace
 
-size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows, size_t cols) {
+size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows, size_t cols, Par par) {
   const size_t n = width_of(form, rows, cols), k = depth_of(form, rows, cols);
   if (precision == Precision::kBf16) {
-    const MatmulBf16Fns& f = matmul_bf16_impls().use();
+    const MatmulBf16Fns& f = matmul_bf16_impls().use(par);
     return f.pack ? round_up(n, f.packed_width()) * ((k + 1) / 2) : 0;
   }
-  const MatmulFns& f = matmul_impls().use();
+  const MatmulFns& f = matmul_impls().use(par);
   return f.pack ? round_up(n, f.packed_width()) * k : 0;
 }
 
 PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par) {
-  return pack(matmul_impls().use(), form, b, to, par);
+  return pack(matmul_impls().use(par), form, b, to, par);
 }
 PackedWeight pack_weight(MatmulForm form, Mat<const bf16> b, std::span<float> to, Par par) {
-  return pack(matmul_bf16_impls().use(), form, b, to, par);
+  return pack(matmul_bf16_impls().use(par), form, b, to, par);
 }
 
-void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par,
-            PackedWeight packed) {
-  const MatmulBf16Fns& f = matmul_bf16_impls().use();
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, PackedWeight packed, Mat<float> c,
+            Into into, Par par) {
+  const MatmulBf16Fns& f = matmul_bf16_impls().use(par);
   run_panels(
       form, a, b, c, into, par, kPanelRows, kPanelCols, [&](const MatmulPanel<bf16>& p) { f.panel(p); },
       packed);
 }
 
-double measure_fma_peak() {
+double measure_fma_peak(Isa isa) {
   struct Kernel {
     float (*run)(size_t);
     size_t (*flops)();
   };
-  const Kernel k = active_isa() >= Isa::kAvx512 ? Kernel{N_AVX3::fma_chains, N_AVX3::fma_flops_per_round}
-                   : active_isa() >= Isa::kAvx2 ? Kernel{N_AVX2::fma_chains, N_AVX2::fma_flops_per_round}
-                                                : Kernel{N_SSSE3::fma_chains, N_SSSE3::fma_flops_per_round};
+  const Kernel k = isa >= Isa::kAvx512 ? Kernel{N_AVX3::fma_chains, N_AVX3::fma_flops_per_round}
+                   : isa >= Isa::kAvx2 ? Kernel{N_AVX2::fma_chains, N_AVX2::fma_flops_per_round}
+                                       : Kernel{N_SSSE3::fma_chains, N_SSSE3::fma_flops_per_round};
   double best = 0;
   volatile float sink = 0;
   for (int i = 0; i < 5; ++i) {

@@ -29,16 +29,18 @@ struct PackedWeight {
   const float* data = nullptr;
   size_t cols = 0;  // padded
 };
-size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows,
-                          size_t cols);  // floats, for b of this shape as nt or nn takes it
+size_t packed_weight_size(Precision precision, MatmulForm form, size_t rows, size_t cols,
+                          Par par = {});  // floats, for b of this shape as nt or nn takes it
 PackedWeight pack_weight(MatmulForm form, Mat<const float> b, std::span<float> to, Par par = {});
 PackedWeight pack_weight(MatmulForm form, Mat<const bf16> b, std::span<float> to, Par par = {});
 
-// `packed`, if given, is b packed for the same form.
-void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {},
-            PackedWeight packed = {});
-void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {},
-            PackedWeight packed = {});
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, Mat<float> c, Into into, Par par = {});
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, Mat<float> c, Into into, Par par = {});
+// With b packed for the same form, or null.
+void matmul(MatmulForm form, Mat<const float> a, Mat<const float> b, PackedWeight packed, Mat<float> c,
+            Into into, Par par = {});
+void matmul(MatmulForm form, Mat<const bf16> a, Mat<const bf16> b, PackedWeight packed, Mat<float> c,
+            Into into, Par par = {});
 
 // One panel: all of it in the calling thread.
 template <class T>
@@ -53,6 +55,7 @@ struct MatmulPanel {
   const float* packed = nullptr;  // all of B packed, or null
   size_t packed_cols = 0;
   size_t packed_col = 0;  // where this panel begins
+  Par par = {};           // which kernels a panel is made of
 };
 
 struct MatmulFns {
@@ -73,10 +76,11 @@ struct MatmulBf16Fns {
 };
 inline constexpr size_t kSkinnyRows = 8;
 
-Impls<MatmulFns>& matmul_impls();
-Impls<MatmulBf16Fns>& matmul_bf16_impls();
+const Impls<MatmulFns>& matmul_impls();
+const Impls<MatmulBf16Fns>& matmul_bf16_impls();
 
-// The highest f32 multiply-add rate of one core, measured now with registers only, in flop/s.
-double measure_fma_peak();
+// The highest f32 multiply-add rate of one core with these instructions, measured now with registers only, in
+// flop/s.
+double measure_fma_peak(Isa isa);
 
 }  // namespace braid

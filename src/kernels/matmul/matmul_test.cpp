@@ -33,8 +33,8 @@ TEST(Matmul, EveryBf16ImplementationEqualsTheReference) {
 
 // More shapes than a thread keeps products for, twice, and one that oneDNN does not have: k = 0.
 TEST(Matmul, OnednnTakesAnyNumberOfShapes) {
-  ImplTable& impls = matmul_bf16_impls();
-  if (!impls.force("onednn")) GTEST_SKIP() << "needs AVX-512";
+  if (detected_isa() < Isa::kAvx512) GTEST_SKIP() << "needs AVX-512";
+  const KernelChoice onednn = KernelChoice().force("matmul_bf16", "onednn");
   for (int round = 0; round < 2; ++round)
     for (size_t m = 1; m <= 20; ++m)
       for (size_t k = 0; k <= 20; k += 4) {
@@ -48,10 +48,10 @@ TEST(Matmul, OnednnTakesAnyNumberOfShapes) {
           for (size_t j = 0; j < n; ++j)
             for (size_t x = 0; x < k; ++x)
               want[i * n + j] += double(to_f32(a[i * k + x])) * double(to_f32(b[j * k + x]));
-        matmul(MatmulForm::kNT, {a.data(), m, k}, {b.data(), n, k}, {c.data(), m, n}, Into::kAdd);
+        matmul(MatmulForm::kNT, {a.data(), m, k}, {b.data(), n, k}, {c.data(), m, n}, Into::kAdd,
+               Par().with(onednn));
         EXPECT_TRUE(within(compare<float, double>(c, want), kTolF32)) << m << " x " << k;
       }
-  impls.unforce();
 }
 
 TEST(Matmul, ThreadsDoNotChangeABit) {
@@ -71,15 +71,14 @@ TEST(Matmul, ThreadsDoNotChangeABit) {
 // Up to kSkinnyRows rows: each has the bits that it has alone. (oneDNN, there for comparison, promises
 // nothing.)
 TEST(Matmul, ARowOfAFewHasTheBitsItHasAlone) {
-  ImplTable& impls = matmul_impls();
-  for (const ImplTable::Row& row : impls.rows()) {
-    if (row.name == "onednn" || !impls.force(row.name)) continue;
+  matmul_impls().each([&](std::string_view name, Par par) {
+    if (name == "onednn") return;
     for (const size_t k : {1, 7, 37, 256})
       for (const size_t n : {1, 3, 70}) {
         const std::vector<float> a = random_vector(kSkinnyRows * k, 1), b = random_vector(n * k, 2);
         const auto run = [&](size_t first, size_t rows, float* c) {
           matmul(MatmulForm::kNT, {a.data() + first * k, rows, k}, {b.data(), n, k}, {c, rows, n},
-                 Into::kOverwrite);
+                 Into::kOverwrite, par);
         };
         std::vector<float> alone(kSkinnyRows * n), together(kSkinnyRows * n);
         for (size_t r = 0; r < kSkinnyRows; ++r) run(r, 1, alone.data() + r * n);
@@ -87,11 +86,10 @@ TEST(Matmul, ARowOfAFewHasTheBitsItHasAlone) {
           run(kSkinnyRows - m, m, together.data());
           EXPECT_TRUE(std::equal(together.begin(), together.begin() + static_cast<ptrdiff_t>(m * n),
                                  alone.end() - static_cast<ptrdiff_t>(m * n)))
-              << row.name << " k " << k << " n " << n << " m " << m;
+              << name << " k " << k << " n " << n << " m " << m;
         }
       }
-  }
-  impls.unforce();
+  });
 }
 
 // A mutant that takes B for its transpose must be caught.

@@ -16,7 +16,7 @@ namespace {
 // oneDNN is told once which instructions it may use, and once per thread not to start threads of its own.
 void prepare_onednn() {
   static const bool isa_set = [] {
-    switch (active_isa()) {
+    switch (detected_isa()) {
       case Isa::kBase:
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
         break;

@@ -472,20 +472,20 @@ constexpr PointwiseFns kFns{map_fwd,    map_dx,    map_dbias,   scale_fwd, scale
 }  // namespace plain
 }  // namespace
 
-Impls<PointwiseFns>& pointwise_impls() {
-  static Impls<PointwiseFns> table("pointwise", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                   {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                   {"ref", Isa::kBase, &plain::kFns});
+const Impls<PointwiseFns>& pointwise_impls() {
+  static const Impls<PointwiseFns> table(
+      "pointwise", {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &plain::kFns});
   return table;
 }
 
 void map_fwd(const MapIn& in, Mat<float> y, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.map_fwd(in, y, b, e); });
 }
 
 void map_bwd(const MapIn& in, Mat<const float> dy, const MapGrad& out, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   // The bias first: dx may be written over dy.
   if (out.dbias)
     par.blocks(in.x.cols, kColBlock, [&](size_t b, size_t e) { f.map_dbias(in, dy, out, b, e); });
@@ -493,45 +493,45 @@ void map_bwd(const MapIn& in, Mat<const float> dy, const MapGrad& out, Par par) 
 }
 
 void scale_heads_fwd(const ScaleHeadsIn& in, Mat<float> y, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.scale_fwd(in, y, b, e); });
 }
 
 void scale_heads_bwd(const ScaleHeadsIn& in, Mat<const float> dy, const ScaleHeadsGrad& out, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.scale_bwd(in, dy, out, b, e); });
 }
 
 void blend_fwd(const BlendIn& in, Mat<float> y, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.a.rows, kRowBlock, [&](size_t b, size_t e) { f.blend_fwd(in, y, b, e); });
 }
 
 void blend_bwd(const BlendIn& in, Mat<const float> dy, const BlendGrad& out, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.a.rows, kRowBlock, [&](size_t b, size_t e) { f.blend_bwd(in, dy, out, b, e); });
 }
 
 void decay_fwd(const DecayIn& in, Mat<float> g, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.dt.rows, kRowBlock, [&](size_t b, size_t e) { f.decay_fwd(in, g, b, e); });
 }
 
 void decay_bwd(const DecayIn& in, Mat<const float> dg, const DecayGrad& out, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   if (out.da_log) par.blocks(in.heads, 1, [&](size_t b, size_t e) { f.decay_da(in, dg, out, b, e); });
   if (out.ddt.data)
     par.blocks(dg.rows, kRowBlock, [&](size_t b, size_t e) { f.decay_ddt(in, dg, out, b, e); });
 }
 
 void forget_fwd(const ForgetIn& in, Mat<float> g, Mat<float> k, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.forget_fwd(in, g, k, b, e); });
 }
 
 void forget_bwd(const ForgetIn& in, Mat<const float> dg, Mat<const float> dk, const ForgetGrad& out,
                 Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   if (out.dlow)
     par.blocks(in.x.cols, kColBlock, [&](size_t b, size_t e) { f.forget_dlow(in, dg, dk, out, b, e); });
   if (out.dx.data)
@@ -539,12 +539,12 @@ void forget_bwd(const ForgetIn& in, Mat<const float> dg, Mat<const float> dk, co
 }
 
 void l1norm_fwd(const L1NormIn& in, Mat<float> y, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.l1_fwd(in, y, b, e); });
 }
 
 void l1norm_bwd(const L1NormIn& in, Mat<const float> dy, Mat<float> dx, Into mode, Par par) {
-  const PointwiseFns& f = pointwise_impls().use();
+  const PointwiseFns& f = pointwise_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t b, size_t e) { f.l1_bwd(in, dy, dx, mode, b, e); });
 }
 

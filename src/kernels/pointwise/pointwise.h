@@ -118,6 +118,6 @@ struct PointwiseFns {  // rows [begin, end), or columns (map_dbias, forget_dlow)
   void (*l1_fwd)(const L1NormIn&, Mat<float> y, size_t begin, size_t end);
   void (*l1_bwd)(const L1NormIn&, Mat<const float> dy, Mat<float> dx, Into, size_t begin, size_t end);
 };
-Impls<PointwiseFns>& pointwise_impls();
+const Impls<PointwiseFns>& pointwise_impls();
 
 }  // namespace braid

@@ -216,10 +216,10 @@ constexpr RmsNormFns kRefFns{ref_fwd, ref_dx, ref_dw};
 
 }  // namespace
 
-Impls<RmsNormFns>& rmsnorm_impls() {
-  static Impls<RmsNormFns> table("rmsnorm", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                 {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                 {"ref", Isa::kBase, &kRefFns});
+const Impls<RmsNormFns>& rmsnorm_impls() {
+  static const Impls<RmsNormFns> table("rmsnorm", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                       {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                       {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
@@ -248,7 +248,7 @@ void rmsnorm_fwd(const RmsNormIn& in, Mat<float> y, float* rstd, Par par) {
       rmsnorm_fwd(group_alone(in, g), group_of(in, y, g), rstd ? rstd + g * in.x.rows : nullptr, par);
     return;
   }
-  const RmsNormFns& f = rmsnorm_impls().use();
+  const RmsNormFns& f = rmsnorm_impls().use(par);
   par.blocks(in.x.rows, kRowBlock, [&](size_t begin, size_t end) { f.fwd(in, y, rstd, begin, end); });
 }
 
@@ -264,7 +264,7 @@ void rmsnorm_bwd(const RmsNormIn& in, const RmsNormSaved& saved, Mat<const float
                   par);
     return;
   }
-  const RmsNormFns& f = rmsnorm_impls().use();
+  const RmsNormFns& f = rmsnorm_impls().use(par);
   // dw first: dx may be written over dy.
   if (out.dw)
     par.blocks(in.x.cols / in.groups, kColBlock,

@@ -56,6 +56,6 @@ struct RmsNormFns {  // rows [begin, end) of one call; dw over columns [begin, e
   void (*dw)(const RmsNormIn&, const RmsNormSaved&, Mat<const float> dy, const RmsNormGrad&, size_t begin,
              size_t end);
 };
-Impls<RmsNormFns>& rmsnorm_impls();
+const Impls<RmsNormFns>& rmsnorm_impls();
 
 }  // namespace braid

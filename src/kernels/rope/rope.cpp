@@ -72,7 +72,7 @@ void ref_rotate(const RopeIn& in, Mat<float> y, float direction, Into mode, size
 constexpr RopeFns kRefFns{ref_rotate};
 
 void run(const RopeIn& in, Mat<float> y, float direction, Into mode, Par par) {
-  const RopeFns& f = rope_impls().use();
+  const RopeFns& f = rope_impls().use(par);
   par.blocks(in.x.rows, kRowBlock,
              [&](size_t begin, size_t end) { f.rotate(in, y, direction, mode, begin, end); });
 }
@@ -103,10 +103,10 @@ void RopeTable::ensure(size_t needed) const {
   }
 }
 
-Impls<RopeFns>& rope_impls() {
-  static Impls<RopeFns> table("rope", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                              {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                              {"ref", Isa::kBase, &kRefFns});
+const Impls<RopeFns>& rope_impls() {
+  static const Impls<RopeFns> table("rope", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                    {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
+                                    {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 

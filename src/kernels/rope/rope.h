@@ -66,6 +66,6 @@ void rope_bwd(const RopeIn& in, Mat<float> dx, Into mode, Par par = {});
 struct RopeFns {  // rows [begin, end); direction +1 forward, -1 backward
   void (*rotate)(const RopeIn&, Mat<float> y, float direction, Into, size_t begin, size_t end);
 };
-Impls<RopeFns>& rope_impls();
+const Impls<RopeFns>& rope_impls();
 
 }  // namespace braid

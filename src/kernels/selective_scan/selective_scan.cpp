@@ -290,16 +290,16 @@ size_t checkpoints_per_thread(size_t S, std::span<const uint32_t> offsets) {
 
 }  // namespace
 
-Impls<SelectiveScanFns>& selective_scan_impls() {
-  static Impls<SelectiveScanFns> table("selective_scan", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                       {"avx2", Isa::kAvx2, &N_AVX2::kFns},
-                                       {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
+const Impls<SelectiveScanFns>& selective_scan_impls() {
+  static const Impls<SelectiveScanFns> table(
+      "selective_scan", {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void selective_scan_fwd(const SelectiveScanIn& in, Mat<float> y, float* last, Par par) {
   check_state(in.B.cols);
-  const SelectiveScanFns& f = selective_scan_impls().use();
+  const SelectiveScanFns& f = selective_scan_impls().use(par);
   const size_t each = in.x.cols * in.B.cols;
   for_blocks(in.seqs(), in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
     const auto rows = [&](auto m) { return m.row_range(in.offsets[s], in.offsets[s + 1]); };
@@ -320,7 +320,7 @@ void selective_scan_bwd(const SelectiveScanIn& in, Mat<const float> dy, const fl
   check_state(S);
   check(scratch.size() >= selective_scan_bwd_scratch(D, S, in.offsets, par),
         "selective_scan_bwd: scratch too small");
-  const SelectiveScanFns& f = selective_scan_impls().use();
+  const SelectiveScanFns& f = selective_scan_impls().use(par);
   const size_t each = checkpoints_per_thread(S, in.offsets);
   float* parts = scratch.data() + each * static_cast<size_t>(par.threads());  // [blocks, 2, rows, S]
   const auto part_of = [&](size_t block, size_t which) {
@@ -345,7 +345,7 @@ void selective_scan_bwd(const SelectiveScanIn& in, Mat<const float> dy, const fl
 
 void selective_scan_step(const SelectiveScanStep& in, Mat<float> y, Par par) {
   check_state(in.B.cols);
-  const SelectiveScanFns& f = selective_scan_impls().use();
+  const SelectiveScanFns& f = selective_scan_impls().use(par);
   for_blocks(in.x.rows, in.x.cols, par, [&](size_t s, size_t begin, size_t end) {
     const auto row = [&](auto m) { return m.row_range(s, s + 1); };
     f.fwd({row(in.x), row(in.dt), in.A, row(in.B), row(in.C), in.skip, in.states[s], row(y), in.states[s],

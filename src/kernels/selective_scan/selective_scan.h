@@ -81,6 +81,6 @@ struct SelectiveScanFns {                          // channels [begin, end), at 
   void (*bwd)(const SelectiveScanIn&, Mat<const float> dy, const float* dlast, const SelectiveScanGrad&,
               float* checkpoints, Mat<float> dB, Mat<float> dC, size_t begin, size_t end);
 };
-Impls<SelectiveScanFns>& selective_scan_impls();
+const Impls<SelectiveScanFns>& selective_scan_impls();
 
 }  // namespace braid

@@ -460,15 +460,15 @@ struct Blocks {
 
 }  // namespace
 
-Impls<ShortConvFns>& short_conv_impls() {
-  static Impls<ShortConvFns> table("short_conv", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                   {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                   {"ref", Isa::kBase, &kRefFns});
+const Impls<ShortConvFns>& short_conv_impls() {
+  static const Impls<ShortConvFns> table("short_conv", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                         {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                         {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void short_conv_fwd(const ShortConvIn& in, Mat<float> y, float* last, Par par) {
-  const ShortConvFns& f = short_conv_impls().use();
+  const ShortConvFns& f = short_conv_impls().use(par);
   const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels, par);
   const size_t each = in.x.cols * (in.width - 1);
   const bool stream = y.count() * sizeof(float) > kShortConvStreamBytes && y.data != in.x.data;
@@ -489,7 +489,7 @@ void short_conv_fwd(const ShortConvIn& in, Mat<float> y, float* last, Par par) {
 
 void short_conv_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dlast, const ShortConvGrad& out,
                     Par par) {
-  const ShortConvFns& f = short_conv_impls().use();
+  const ShortConvFns& f = short_conv_impls().use(par);
   const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels, par);
   par.tasks(blocks.count(), [&](size_t i) {
     blocks.at(
@@ -498,7 +498,7 @@ void short_conv_bwd(const ShortConvIn& in, Mat<const float> dy, const float* dla
 }
 
 void short_conv_step(const ShortConvStep& in, Mat<float> y, Par par) {
-  const ShortConvFns& f = short_conv_impls().use();
+  const ShortConvFns& f = short_conv_impls().use(par);
   const Blocks blocks(in.width, in.x.cols, in.l2_dim, in.l2_channels, par);
   par.tasks(in.x.rows * blocks.count(), [&](size_t i) {
     const size_t s = i / blocks.count();

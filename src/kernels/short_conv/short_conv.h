@@ -80,6 +80,6 @@ struct ShortConvFns {  // channels [begin, end); heads of l2_dim are normalised,
   void (*bwd)(const ShortConvIn&, Mat<const float> dy, const float* dlast, const ShortConvGrad&,
               size_t l2_dim, size_t begin, size_t end);  // all sequences
 };
-Impls<ShortConvFns>& short_conv_impls();
+const Impls<ShortConvFns>& short_conv_impls();
 
 }  // namespace braid

@@ -84,20 +84,20 @@ constexpr SwigluFns kRefFns{ref_fwd, ref_bwd};
 
 }  // namespace
 
-Impls<SwigluFns>& swiglu_impls() {
-  static Impls<SwigluFns> table("swiglu", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
-                                {"avx2", Isa::kAvx2, &N_AVX2::kFns}, {"sse", Isa::kBase, &N_SSSE3::kFns},
-                                {"ref", Isa::kBase, &kRefFns});
+const Impls<SwigluFns>& swiglu_impls() {
+  static const Impls<SwigluFns> table("swiglu", {"avx512", Isa::kAvx512, &N_AVX3::kFns},
+                                      {"avx2", Isa::kAvx2, &N_AVX2::kFns},
+                                      {"sse", Isa::kBase, &N_SSSE3::kFns}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
 void swiglu_fwd(const SwigluIn& in, Mat<float> y, Par par) {
-  const SwigluFns& f = swiglu_impls().use();
+  const SwigluFns& f = swiglu_impls().use(par);
   par.blocks(in.g.rows, kRowBlock, [&](size_t begin, size_t end) { f.fwd(in, y, begin, end); });
 }
 
 void swiglu_bwd(const SwigluIn& in, Mat<const float> dy, const SwigluGrad& out, Par par) {
-  const SwigluFns& f = swiglu_impls().use();
+  const SwigluFns& f = swiglu_impls().use(par);
   par.blocks(in.g.rows, kRowBlock, [&](size_t begin, size_t end) { f.bwd(in, dy, out, begin, end); });
 }
 

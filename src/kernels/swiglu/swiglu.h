@@ -31,6 +31,6 @@ struct SwigluFns {  // rows [begin, end)
   void (*fwd)(const SwigluIn&, Mat<float> y, size_t begin, size_t end);
   void (*bwd)(const SwigluIn&, Mat<const float> dy, const SwigluGrad&, size_t begin, size_t end);
 };
-Impls<SwigluFns>& swiglu_impls();
+const Impls<SwigluFns>& swiglu_impls();
 
 }  // namespace braid

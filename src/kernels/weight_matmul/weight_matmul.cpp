@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 
 #include "base/check.h"
 #include "kernels/common/ragged.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/weight_matmul/activations.h"
 #include "kernels/weight_matmul/weight_matmul_ref.h"
 
 #ifndef BRAID_WEIGHT_MATMUL_ONCE
@@ -521,6 +519,7 @@ namespace braid {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"f32", "bf16", "q8", "q4"};
+constexpr std::array<std::string_view, 3> kActivations{"f32", "bf16", "auto"};
 constexpr size_t kFewCols = 60;    // rows of W in a task with few rows of X
 constexpr size_t kManyRows = 512;  // rows of X in a task with many
 constexpr size_t kRowBlock = 8;    // looked up or rounded in one task
@@ -565,17 +564,17 @@ SplitScratch& split_scratch_of_thread() {
 }
 
 // x = high + low, but for what two roundings to bf16 lose: 2^-17 of x.
-void split_numbers(const float* x, size_t n, float* rest, bf16* high, bf16* low) {
-  convert(Mat<const float>(x, 1, n), Mat<bf16>(high, 1, n));
-  convert(Mat<const bf16>(high, 1, n), Mat<float>(rest, 1, n));
+void split_numbers(const float* x, size_t n, float* rest, bf16* high, bf16* low, Par par) {
+  convert(Mat<const float>(x, 1, n), Mat<bf16>(high, 1, n), par);
+  convert(Mat<const bf16>(high, 1, n), Mat<float>(rest, 1, n), par);
   for (size_t i = 0; i < n; ++i) rest[i] = x[i] - rest[i];
-  convert(Mat<const float>(rest, 1, n), Mat<bf16>(low, 1, n));
+  convert(Mat<const float>(rest, 1, n), Mat<bf16>(low, 1, n), par);
 }
 
 // A row of X; for W with scales after it was rounded to 16 bits, as the definition has it. Without `low` its
 // high part alone.
-void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const float> row, bf16* high,
-             bf16* low) {
+void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const float> row, bf16* high, bf16* low,
+             Par par) {
   SplitScratch& s = split_scratch_of_thread();
   for (size_t k = 0; k < row.size(); k += kSplitDepth) {
     const size_t n = std::min(kSplitDepth, row.size() - k);
@@ -586,16 +585,16 @@ void split_x(const WeightMatmulFns& f, WeightFormat format, std::span<const floa
       x = s.x;
     }
     if (low)
-      split_numbers(x, n, s.rest, high + k, low + k);
+      split_numbers(x, n, s.rest, high + k, low + k, par);
     else
-      convert(Mat<const float>(x, 1, n), Mat<bf16>(high + k, 1, n));
+      convert(Mat<const float>(x, 1, n), Mat<bf16>(high + k, 1, n), par);
   }
 }
 
 // Numbers with scales have 15 bits: they are high + low exactly, and low times low is all that is left out.
-void many_split(const WeightMatmulFns& f, const WeightTask& t) {
+void many_split(const WeightMatmulFns& f, const WeightTask& t, Par par) {
   SplitScratch& s = split_scratch_of_thread();
-  const MatmulBf16Fns& products = matmul_bf16_impls().use();
+  const MatmulBf16Fns& products = matmul_bf16_impls().use(par);
   const bool whole = t.format == WeightFormat::kBf16;
   const size_t row_bytes = weight_row_bytes(t.format, t.cols),
                row_scales = weight_row_scales(t.format, t.cols), piece = whole ? t.cols : kSplitDepth;
@@ -603,7 +602,7 @@ void many_split(const WeightMatmulFns& f, const WeightTask& t) {
     const size_t depth = std::min(piece, t.cols - k);
     for (size_t j = 0; j < t.rows && !whole; ++j) {
       f.widen(t.format, t.w + j * row_bytes, t.scales + j * row_scales, k, depth, s.x);
-      split_numbers(s.x, depth, s.rest, s.high + j * kSplitDepth, s.low + j * kSplitDepth);
+      split_numbers(s.x, depth, s.rest, s.high + j * kSplitDepth, s.low + j * kSplitDepth, par);
     }
     const auto add = [&](const bf16* x, const bf16* w, Into into) {
       products.panel({.form = MatmulForm::kNT,
@@ -616,7 +615,8 @@ void many_split(const WeightMatmulFns& f, const WeightTask& t) {
                       .b_stride = whole ? t.cols : kSplitDepth,
                       .c = t.y.data,
                       .c_stride = t.y.stride,
-                      .into = into});
+                      .into = into,
+                      .par = par});
     };
     const bf16* high = whole ? reinterpret_cast<const bf16*>(t.w) : s.high;
     add(t.split.high, high, k == 0 ? t.into : Into::kAdd);
@@ -633,15 +633,29 @@ size_t tasks_of(const WeightProduct& p, size_t rows) {
   return is_few(p) ? groups(rows, kFewCols) : groups(rows, kManyCols) * groups(p.x.rows, kManyRows);
 }
 
-std::atomic<Activations> chosen_activations{Activations::kF32};
+// What a call has decided for all of its products.
+struct Way {
+  const WeightMatmulFns& f;
+  Activations activations;
+  bool multiplies_bf16;
+  Par one;  // for what runs inside a task
+  Way(Activations a, Par par)
+      : f(weight_matmul_impls().use(par)),
+        activations(a),
+        multiplies_bf16(matmul_bf16_impls().rows()[matmul_bf16_impls().chosen(par)].needs > Isa::kBase),
+        one(par.alone()) {}
+  bool high(WeightFormat w) const {  // bf16 alone is left of X
+    return activations == Activations::kBf16 ||
+           (activations == Activations::kAuto && multiplies_bf16 && w == WeightFormat::kBf16);
+  }
+};
 
 // X in the form that the tasks of a product read, in the scratch space: as it is, packed, rounded to 16 bits,
 // split into two parts of bf16, or the first of those alone; both of these with or without rounding to 16
 // bits before. Products that follow each other with the same X and form share it.
 enum class Form { kPlain, kPacked, kRounded, kSplit, kRoundedSplit, kHigh, kRoundedHigh };
-Form form_of(const WeightProduct& p) {
-  const bool scaled = has_scales(p.w.format), splits = weight_matmul_impls().use().splits,
-             high = activations() == Activations::kBf16;
+Form form_of(const WeightProduct& p, const Way& way) {
+  const bool scaled = has_scales(p.w.format), splits = way.f.splits, high = way.high(p.w.format);
   if (!is_few(p) && p.w.format != WeightFormat::kF32) {
     if (high && (splits || !scaled)) return scaled ? Form::kRoundedHigh : Form::kHigh;
     if (splits) return scaled ? Form::kRoundedSplit : Form::kSplit;
@@ -650,13 +664,13 @@ Form form_of(const WeightProduct& p) {
 }
 bool is_high(Form f) { return f == Form::kHigh || f == Form::kRoundedHigh; }
 bool is_split(Form f) { return f == Form::kSplit || f == Form::kRoundedSplit || is_high(f); }
-bool same_form(const WeightProduct& a, const WeightProduct& b) {
+bool same_form(const WeightProduct& a, const WeightProduct& b, const Way& way) {
   return a.x.data == b.x.data && a.x.rows == b.x.rows && a.x.cols == b.x.cols && a.x.stride == b.x.stride &&
-         form_of(a) == form_of(b);
+         form_of(a, way) == form_of(b, way);
 }
-size_t form_size(const WeightProduct& p) {  // floats
+size_t form_size(const WeightProduct& p, const Way& way) {  // floats
   const size_t rows = p.x.rows, cols = p.x.cols;
-  switch (form_of(p)) {
+  switch (form_of(p, way)) {
     case Form::kPlain:
       return 0;
     case Form::kPacked:
@@ -684,13 +698,13 @@ float* rounded_scales(const WeightProduct& p, float* formed, size_t row) {
 bf16* split_high(const WeightProduct& p, float* formed, size_t row) {
   return reinterpret_cast<bf16*>(formed) + row * p.x.cols;
 }
-bf16* split_low(const WeightProduct& p, float* formed, size_t row) {
-  return is_high(form_of(p)) ? nullptr : split_high(p, formed, p.x.rows + row);
+bf16* split_low(const WeightProduct& p, float* formed, size_t row, const Way& way) {
+  return is_high(form_of(p, way)) ? nullptr : split_high(p, formed, p.x.rows + row);
 }
 
 // Runs task number `t` of a part whose rows are columns `first` ... of Y.
-void run_task(const WeightMatmulFns& f, const WeightProduct& p, const StoredRows& part, size_t first,
-              size_t t, float* formed, Into into) {
+void run_task(const Way& way, const WeightProduct& p, const StoredRows& part, size_t first, size_t t,
+              float* formed, Into into) {
   const size_t width = is_few(p) ? kFewCols : kManyCols, across = groups(part.count, width);
   const size_t j = t % across * width, count = std::min(width, part.count - j);
   const size_t begin = is_few(p) ? 0 : t / across * kManyRows, end = std::min(p.x.rows, begin + kManyRows);
@@ -705,14 +719,14 @@ void run_task(const WeightMatmulFns& f, const WeightProduct& p, const StoredRows
                   .packed = formed,
                   .rounded = {},
                   .split = {}};
-  const Form form = form_of(p);
+  const Form form = form_of(p, way);
   if (form == Form::kRounded)
     task.rounded = {rounded_numbers(p, formed, begin), rounded_scales(p, formed, begin)};
   if (is_split(form)) {
-    task.split = {split_high(p, formed, begin), split_low(p, formed, begin)};
-    return many_split(f, task);
+    task.split = {split_high(p, formed, begin), split_low(p, formed, begin, way)};
+    return many_split(way.f, task, way.one);
   }
-  (is_few(p) ? f.few : f.many)(task);
+  (is_few(p) ? way.f.few : way.f.many)(task);
 }
 
 }  // namespace
@@ -725,34 +739,48 @@ std::optional<WeightFormat> weight_format_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-Impls<WeightMatmulFns>& weight_matmul_impls() {
+const Impls<WeightMatmulFns>& weight_matmul_impls() {
   // "split" is "amx" with whatever products of bf16 the machine has.
   static constexpr WeightMatmulFns kAmx = with_split(N_AVX3::kDotFns), kSplit = with_split(N_SSSE3::kFns);
-  static Impls<WeightMatmulFns> table(
+  static const Impls<WeightMatmulFns> table(
       "weight_matmul", {"amx", Isa::kAmx, &kAmx}, {"avx512dot", Isa::kAvx512Dot, &N_AVX3::kDotFns},
       {"avx512", Isa::kAvx512, &N_AVX3::kFns}, {"avx2", Isa::kAvx2, &N_AVX2::kFns},
       {"sse", Isa::kBase, &N_SSSE3::kFns}, {"split", Isa::kBase, &kSplit}, {"ref", Isa::kBase, &kRefFns});
   return table;
 }
 
-void use_activations(Activations a) { chosen_activations.store(a); }
-Activations activations() { return chosen_activations.load(std::memory_order_relaxed); }
-
-bool weight_matmul_rounds(WeightFormat f) {
-  return has_scales(f) || (f == WeightFormat::kBf16 &&
-                           (weight_matmul_impls().use().splits || activations() == Activations::kBf16));
+std::string_view activations_name(Activations a) { return kActivations[static_cast<size_t>(a)]; }
+std::optional<Activations> activations_from_name(std::string_view name) {
+  for (size_t i = 0; i < kActivations.size(); ++i)
+    if (kActivations[i] == name) return static_cast<Activations>(i);
+  return std::nullopt;
 }
 
-size_t weight_matmul_scratch(std::span<const WeightProduct> products) {
+bool weight_matmul_rounds(WeightFormat f, Activations activations, Par par) {
+  const Way way(activations, par);
+  return has_scales(f) || (f == WeightFormat::kBf16 && (way.f.splits || way.high(f)));
+}
+
+namespace {
+
+size_t scratch_size(std::span<const WeightProduct> products, const Way& way) {
   size_t n = 0;
   for (size_t i = 0; i < products.size(); ++i)
-    if (i == 0 || !same_form(products[i], products[i - 1])) n += form_size(products[i]);
+    if (i == 0 || !same_form(products[i], products[i - 1], way)) n += form_size(products[i], way);
   return n;
 }
 
-void weight_matmul(std::span<const WeightProduct> products, Into into, std::span<float> scratch, Par par) {
-  const WeightMatmulFns& f = weight_matmul_impls().use();
-  check(scratch.size() >= weight_matmul_scratch(products), "weight_matmul: too little scratch");
+}  // namespace
+
+size_t weight_matmul_scratch(std::span<const WeightProduct> products, Activations activations, Par par) {
+  return scratch_size(products, Way(activations, par));
+}
+
+void weight_matmul(std::span<const WeightProduct> products, Into into, Activations activations,
+                   std::span<float> scratch, Par par) {
+  const Way way(activations, par);
+  const WeightMatmulFns& f = way.f;
+  check(scratch.size() >= scratch_size(products, way), "weight_matmul: too little scratch");
   size_t total = 0;
   float* place = scratch.data();
   for (size_t i = 0; i < products.size(); ++i) {
@@ -761,32 +789,34 @@ void weight_matmul(std::span<const WeightProduct> products, Into into, std::span
           "weight_matmul: shapes do not fit");
     if (p.x.rows == 0) continue;
     for (const StoredRows& part : p.w.parts) total += tasks_of(p, part.count);
-    if (i > 0 && same_form(p, products[i - 1])) continue;
-    if (form_of(p) == Form::kPacked)
+    if (i > 0 && same_form(p, products[i - 1], way)) continue;
+    const Form form = form_of(p, way);
+    if (form == Form::kPacked)
       for (size_t r = 0; r < p.x.rows; r += kTogether)
         f.pack(p.x.row_range(r, std::min(p.x.rows, r + kTogether)), place + r * padded(p.x.cols));
-    if (form_of(p) == Form::kRounded)
+    if (form == Form::kRounded)
       par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
         for (size_t r = begin; r < end; ++r)
           f.round16({p.x.row(r), p.x.cols}, rounded_numbers(p, place, r), rounded_scales(p, place, r));
       });
-    if (is_split(form_of(p)))
+    if (is_split(form))
       par.blocks(p.x.rows, kRowBlock, [&](size_t begin, size_t end) {
         for (size_t r = begin; r < end; ++r)
-          split_x(f, p.w.format, {p.x.row(r), p.x.cols}, split_high(p, place, r), split_low(p, place, r));
+          split_x(f, p.w.format, {p.x.row(r), p.x.cols}, split_high(p, place, r), split_low(p, place, r, way),
+                  way.one);
       });
-    place += form_size(p);
+    place += form_size(p, way);
   }
   take_turns(total, 1, par, [&](size_t t, size_t) {
     float *next = scratch.data(), *at = next;
     for (size_t i = 0; i < products.size(); ++i) {
       const WeightProduct& p = products[i];
       if (p.x.rows == 0) continue;
-      if (i == 0 || !same_form(p, products[i - 1])) at = next, next += form_size(p);
+      if (i == 0 || !same_form(p, products[i - 1], way)) at = next, next += form_size(p, way);
       size_t first = 0;
       for (const StoredRows& part : p.w.parts) {
         const size_t here = tasks_of(p, part.count);
-        if (t < here) return run_task(f, p, part, first, t, at, into);
+        if (t < here) return run_task(way, p, part, first, t, at, into);
         t -= here, first += part.count;
       }
     }
@@ -794,7 +824,7 @@ void weight_matmul(std::span<const WeightProduct> products, Into into, std::span
 }
 
 void weight_rows(const StoredMatrix& w, const int32_t* ids, Mat<float> y, Par par) {
-  const WeightMatmulFns& f = weight_matmul_impls().use();
+  const WeightMatmulFns& f = weight_matmul_impls().use(par);
   par.blocks(y.rows, kRowBlock, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       size_t row = static_cast<size_t>(ids[i]);

@@ -29,6 +29,7 @@
 #include "base/parallel.h"
 #include "kernels/common/impl_table.h"
 #include "kernels/common/into.h"
+#include "kernels/weight_matmul/activations.h"
 #include "tensor/tensor.h"
 
 namespace braid {
@@ -74,9 +75,10 @@ struct WeightProduct {
   StoredMatrix w;
   Mat<float> y;
 };
-size_t weight_matmul_scratch(std::span<const WeightProduct> products);  // floats
-void weight_matmul(std::span<const WeightProduct> products, Into into, std::span<float> scratch,
-                   Par par = {});
+size_t weight_matmul_scratch(std::span<const WeightProduct> products, Activations activations = {},
+                             Par par = {});  // floats
+void weight_matmul(std::span<const WeightProduct> products, Into into, Activations activations,
+                   std::span<float> scratch, Par par = {});
 
 // Rows of W by number, as f32.
 void weight_rows(const StoredMatrix& w, const int32_t* ids, Mat<float> y, Par par = {});
@@ -122,8 +124,8 @@ struct WeightMatmulFns {
                 float* to);
   bool splits = false;  // many rows: products of bf16, except with W in f32
 };
-Impls<WeightMatmulFns>& weight_matmul_impls();
-// Whether X is rounded to 16 bits, here and now: a whole model then agrees with its reference to kTol16.
-bool weight_matmul_rounds(WeightFormat f);
+const Impls<WeightMatmulFns>& weight_matmul_impls();
+// Whether X is rounded to 16 bits or less: a whole model then agrees with its reference to kTol16.
+bool weight_matmul_rounds(WeightFormat f, Activations activations = {}, Par par = {});
 
 }  // namespace braid

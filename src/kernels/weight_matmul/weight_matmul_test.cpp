@@ -16,8 +16,8 @@ constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, We
 std::vector<float> run(const StoredMatrix& w, const std::vector<float>& x, size_t m, Par par = {}) {
   std::vector<float> y(m * w.rows);
   const WeightProduct p{{x.data(), m, w.cols}, w, {y.data(), m, w.rows}};
-  std::vector<float> scratch(weight_matmul_scratch({&p, 1}));
-  weight_matmul({&p, 1}, Into::kOverwrite, scratch, par);
+  std::vector<float> scratch(weight_matmul_scratch({&p, 1}, Activations::kF32, par));
+  weight_matmul({&p, 1}, Into::kOverwrite, Activations::kF32, scratch, par);
   return y;
 }
 

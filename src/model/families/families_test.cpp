@@ -12,6 +12,7 @@
 #include "io/file.h"
 #include "support/test_dir.h"
 #include "model/families/convert.h"
+#include "model/families/shared.h"
 #include "model/presets.h"
 
 namespace braid {
@@ -190,7 +191,7 @@ TEST(Families, Qwen3NextInterleavesByGroupsOfHeads) {
   const Case c{"qwen3-next", "qwen3_next", {"pattern.*.mlp={\"type\":\"swiglu\",\"d_ff\":8}"}};
   const ModelConfig config = config_of(c);
   const std::unique_ptr<Model> model = random_model(config);
-  const Json g = complete_mixer(config.layer(0), config);
+  const Json g = config.layer(0).mixer.complete(config);
   const int64_t Hk = g["key_heads"], Hv = g["heads"], dk = g["head_dim"], dv = g["value_dim"], r = Hv / Hk;
   ASSERT_GT(r, 1);
   const TestDir dir;
@@ -474,7 +475,7 @@ TEST(Families, RopeScalingIsReadInEveryWriting) {
     json["rope_scaling"] = rope;
     json.update(more);
     const Result<ModelConfig> c = read_config(json, "c");
-    return c ? complete_mixer(c->layer(0), *c) : Json(c.error().what);
+    return c ? c->layer(0).mixer.complete(*c) : Json(c.error().what);
   };
   EXPECT_EQ(mixer({{"type", "linear"}, {"factor", 2}})["rope_factor"], 2);
   const Json yarn =
@@ -514,9 +515,9 @@ TEST(Families, RopeScalingIsReadInEveryWriting) {
                     {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8192}}}},
                   "c");
   ASSERT_TRUE(olmo) << olmo.error().what;
-  EXPECT_EQ(complete_mixer(olmo->layer(0), *olmo)["rope_scaling"], "none");
-  EXPECT_EQ(complete_mixer(olmo->layer(0), *olmo)["window"], 4096);
-  EXPECT_EQ(complete_mixer(olmo->layer(3), *olmo)["rope_scaling"], "yarn");
+  EXPECT_EQ(olmo->layer(0).mixer.complete(*olmo)["rope_scaling"], "none");
+  EXPECT_EQ(olmo->layer(0).mixer.complete(*olmo)["window"], 4096);
+  EXPECT_EQ(olmo->layer(3).mixer.complete(*olmo)["rope_scaling"], "yarn");
 }
 
 TEST(Families, PythonsInfinityIsRead) {
@@ -584,7 +585,7 @@ TEST(Families, Llama2cIsReadWithNeighboursRotated) {
     c.set.push_back(tied ? "tie_embeddings=true" : "tie_embeddings=false");
     const std::unique_ptr<Model> model = random_model(config_of(c));
     const ModelConfig& config = model->config();
-    const Json a = complete_mixer(config.layer(0), config);
+    const Json a = config.layer(0).mixer.complete(config);
     const int64_t dh = a["head_dim"], longest = 16;
     const int32_t vocab = static_cast<int32_t>(config.vocab_size);
     const std::vector<int32_t> head{static_cast<int32_t>(config.d_model),

@@ -118,7 +118,7 @@ TEST(MixerSpec, NoConfigCanHoldAnUnknownOne) {
   const MixerSpec b = std::move(a);  // nor an empty one
   EXPECT_EQ(a.type(), "mamba");      // NOLINT: a copy was made
   ModelConfig config;
-  config.pattern = {LayerConfig{b, SwigluConfig{{.d_ff = 16}}}};
+  config.pattern = {LayerConfig{b, MlpConfig(SwigluConfig{{.d_ff = 16}})}};
   const std::unique_ptr<Model> model = Model::create(config);
   model->init(1);
   const std::vector<int32_t> tokens{1, 2, 3};

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSteps = 6;
 
-void check_case(size_t n, double weight_decay, double grad_scale, std::vector<CheckRow>& rows) {
+void check_case(size_t n, double weight_decay, double grad_scale, std::vector<CheckRow>& rows, Par par) {
   const std::vector<float> start = random_vector(n, 1);
   std::vector<float> p = start, m(n), v(n);
   std::vector<double> p_ref = to_double(p), m_ref(n), v_ref(n);
@@ -21,7 +21,7 @@ void check_case(size_t n, double weight_decay, double grad_scale, std::vector<Ch
   for (in.step = 1; in.step <= kSteps; ++in.step) {
     const std::vector<float> g = random_vector(n, 10 + in.step);
     ref::adamw<double>(in, p_ref.data(), to_double(g).data(), m_ref.data(), v_ref.data(), n);
-    adamw(in, {.p = p, .g = g, .m = m, .v = v});
+    adamw(in, {.p = p, .g = g, .m = m, .v = v}, par);
   }
   const std::string name = fmt::format("{} decay {} scale {}", n, weight_decay, grad_scale);
   std::vector<double> way(n), way_ref(n);
@@ -34,10 +34,10 @@ void check_case(size_t n, double weight_decay, double grad_scale, std::vector<Ch
 
 }  // namespace
 
-std::vector<CheckRow> adamw_check() {
+std::vector<CheckRow> adamw_check(Par par) {
   std::vector<CheckRow> rows;
   for (const size_t n : {1u, 7u, 16u, 100u, 20001u})
-    for (const double decay : {0.0, 0.1}) check_case(n, decay, n % 2 ? 1 : 0.37, rows);
+    for (const double decay : {0.0, 0.1}) check_case(n, decay, n % 2 ? 1 : 0.37, rows, par);
   return rows;
 }
 

@@ -124,16 +124,16 @@ struct Problem {
   AttentionPacked packed() const { return {view(0, qw), view(qw, kw), view(qw + kw, vw), offsets}; }
 };
 
-void check_packed(const Problem& p, std::vector<CheckRow>& rows) {
+void check_packed(const Problem& p, std::vector<CheckRow>& rows, Par par) {
   const std::string name = p.name();
   std::vector<float> o(p.o.size(), NAN), lse(p.lse.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN),
       dv(p.dv.size(), NAN);
-  std::vector<float> scratch(attention_fwd_scratch(p.shape(), p.offsets), NAN);
-  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data(), {}, scratch);
-  scratch.assign(attention_bwd_scratch(p.shape(), p.offsets), NAN);
+  std::vector<float> scratch(attention_fwd_scratch(p.shape(), p.offsets, par), NAN);
+  attention_packed_fwd(p.shape(), p.packed(), {o.data(), p.rows, p.ow}, lse.data(), scratch, par);
+  scratch.assign(attention_bwd_scratch(p.shape(), p.offsets, par), NAN);
   attention_packed_bwd(
       p.shape(), p.packed(), {{o.data(), p.rows, p.ow}, lse.data()}, {p.dout.data(), p.rows, p.ow},
-      {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}}, scratch);
+      {{dq.data(), p.rows, p.qw}, {dk.data(), p.rows, p.kw}, {dv.data(), p.rows, p.vw}}, scratch, par);
   rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
   rows.push_back({name + "lse", compare<float, double>(lse, p.lse), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
@@ -162,13 +162,13 @@ struct Cache {
 };
 
 // The sequence cut at every position into two pieces, and as single steps, equals the whole.
-void check_cached(const Case& c, std::vector<CheckRow>& rows) {
+void check_cached(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const std::string name = p.name();
   const auto run = [&](std::vector<float>& o, size_t begin, size_t end, size_t pieces) {
     const Cache cache(p, end, pieces);
     const AttentionSeq seq{begin, end - begin, static_cast<int64_t>(begin), cache.segments};
-    attention_fwd(p.shape(), p.view(0, p.qw), {&seq, 1}, {o.data(), p.rows, p.ow}, nullptr);
+    attention_fwd(p.shape(), p.view(0, p.qw), {&seq, 1}, {o.data(), p.rows, p.ow}, nullptr, par);
   };
   std::vector<float> all;
   std::vector<double> want;
@@ -187,13 +187,13 @@ void check_cached(const Case& c, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> attention_check() {
+std::vector<CheckRow> attention_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : cases()) check_packed(Problem(c), rows);
-  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f}, rows);
-  check_cached({{40}, 4, 1, 32, 32, 7, 0.18f}, rows);
-  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f, 16}, rows);
-  check_cached({{40}, 4, 1, 32, 32, 0, 0.18f, 7}, rows);
+  for (const Case& c : cases()) check_packed(Problem(c), rows, par);
+  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f}, rows, par);
+  check_cached({{40}, 4, 1, 32, 32, 7, 0.18f}, rows, par);
+  check_cached({{70}, 2, 2, 8, 12, 0, 0.35f, 16}, rows, par);
+  check_cached({{40}, 4, 1, 32, 32, 0, 0.18f, 7}, rows, par);
   return rows;
 }
 
@@ -242,7 +242,7 @@ void bench_shape(const BenchShape& b, std::vector<BenchCase>& out) {
   const auto fwd = [=](Par par) {
     reserve(par);
     attention_packed_fwd(shape, {view(data->qkv, 0), view(data->qkv, 1), view(data->qkv, 2), data->offsets},
-                         {numbers(data->o), rows, w}, numbers(data->lse), par, data->scratch.as<float>());
+                         {numbers(data->o), rows, w}, numbers(data->lse), data->scratch.as<float>(), par);
   };
   const auto both = [=](Par par) {
     fwd(par);

@@ -17,7 +17,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1, 1, 0},      {3, 2, 1, 0},      {5, 7, 10, 0},  {9, 33, 1, 1e4f},
                            {4, 64, 1, -1e4f}, {3, 100, 1e4f, 0}, {2, 5003, 3, 0}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows * c.vocabulary;
   const std::string name = fmt::format("{}x{} {}+-{}", c.rows, c.vocabulary, c.shift, c.scale);
   std::vector<float> x = random_vector(n, 1, c.scale), weight = random_vector(c.rows, 2);
@@ -43,22 +43,22 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   std::vector<int32_t> argmax(c.rows, -1);
   const CrossEntropyIn in{
       .logits = {x.data(), c.rows, c.vocabulary}, .target = target.data(), .weight = weight.data()};
-  cross_entropy(in,
-                {.loss = loss.data(), .argmax = argmax.data(), .dlogits = {dx.data(), c.rows, c.vocabulary}});
+  cross_entropy(
+      in, {.loss = loss.data(), .argmax = argmax.data(), .dlogits = {dx.data(), c.rows, c.vocabulary}}, par);
   rows.push_back({name + " loss", compare<float, double>(loss, loss_ref), kTolF32});
   rows.push_back({name + " argmax, exact",
                   compare<float, double>(std::vector<float>(argmax.begin(), argmax.end()), argmax_ref),
                   {0, 0}});
   rows.push_back({name + " dlogits", compare<float, double>(dx, dx_ref), kTolF32Grad});
-  cross_entropy(in, {.dlogits = {x.data(), c.rows, c.vocabulary}});
+  cross_entropy(in, {.dlogits = {x.data(), c.rows, c.vocabulary}}, par);
   rows.push_back({name + " in place, same bits", compare<float, float>(x, dx), {0, 0}});
 }
 
 }  // namespace
 
-std::vector<CheckRow> cross_entropy_check() {
+std::vector<CheckRow> cross_entropy_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

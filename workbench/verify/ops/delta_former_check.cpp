@@ -138,16 +138,17 @@ std::string name_of(const Case& c) {
                             c.chunk ? fmt::format(" chunk {}", c.chunk) : "");
 }
 
-void check_packed(const Case& c, std::vector<CheckRow>& rows) {
+void check_packed(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const size_t n = p.rows;
   std::vector<float> o(n * p.vw, NAN), u = o, m = o, lse_w(n * c.heads, NAN), lse_r = lse_w,
                                        dq(n * p.kw, NAN), dk = dq, dv = o, da = lse_w, db = lse_w;
-  std::vector<float> scratch(delta_former_fwd_scratch(p.shape(), p.offsets), NAN);
+  std::vector<float> scratch(delta_former_fwd_scratch(p.shape(), p.offsets, par), NAN);
   delta_former_fwd(
       p.shape(), p.in(),
-      {{o.data(), n, p.vw}, {u.data(), n, p.vw}, {m.data(), n, p.vw}, lse_w.data(), lse_r.data()}, scratch);
-  scratch.assign(delta_former_bwd_scratch(p.shape(), p.offsets), NAN);
+      {{o.data(), n, p.vw}, {u.data(), n, p.vw}, {m.data(), n, p.vw}, lse_w.data(), lse_r.data()}, scratch,
+      par);
+  scratch.assign(delta_former_bwd_scratch(p.shape(), p.offsets, par), NAN);
   delta_former_bwd(
       p.shape(), p.in(),
       {{o.data(), n, p.vw}, {u.data(), n, p.vw}, {m.data(), n, p.vw}, lse_w.data(), lse_r.data()},
@@ -157,7 +158,7 @@ void check_packed(const Case& c, std::vector<CheckRow>& rows) {
        {dv.data(), n, p.vw},
        {da.data(), n, c.heads},
        {db.data(), n, c.heads}},
-      scratch);
+      scratch, par);
   const std::string name = name_of(c);
   const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
                        Tol tol) {
@@ -177,7 +178,7 @@ void check_packed(const Case& c, std::vector<CheckRow>& rows) {
 
 // One sequence cut at every position, and as single steps: rows [begin, end) with the rows before them as
 // cached (k, u), in up to three segments.
-void check_cached(const Case& c, std::vector<CheckRow>& rows) {
+void check_cached(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   std::vector<float> o(p.o.size()), u(p.u.size());
   const auto run = [&](size_t begin, size_t end, size_t pieces) {
@@ -191,8 +192,8 @@ void check_cached(const Case& c, std::vector<CheckRow>& rows) {
     const uint32_t offsets[] = {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
     DeltaFormerIn in = p.in();
     in.offsets = offsets, in.past = {&past, 1};
-    std::vector<float> scratch(delta_former_fwd_scratch(p.shape(), offsets), NAN);
-    delta_former_fwd(p.shape(), in, {{o.data(), p.rows, p.vw}, {u.data(), p.rows, p.vw}}, scratch);
+    std::vector<float> scratch(delta_former_fwd_scratch(p.shape(), offsets, par), NAN);
+    delta_former_fwd(p.shape(), in, {{o.data(), p.rows, p.vw}, {u.data(), p.rows, p.vw}}, scratch, par);
   };
   std::vector<float> all_o, all_u;
   std::vector<double> want_o, want_u;
@@ -215,12 +216,12 @@ void check_cached(const Case& c, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> delta_former_check() {
+std::vector<CheckRow> delta_former_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : cases()) check_packed(c, rows);
-  check_cached({{70}, 2, 8, 12, {K::kSoftmax, 0.35f}, {K::kSoftmax, 0.35f}, 1.0f}, rows);
+  for (const Case& c : cases()) check_packed(c, rows, par);
+  check_cached({{70}, 2, 8, 12, {K::kSoftmax, 0.35f}, {K::kSoftmax, 0.35f}, 1.0f}, rows, par);
   check_cached({{40}, 1, 16, 16, {K::kRound, 1, 100}, {K::kLinear}, 0.25f, true, DeltaSimilarity::kQuery},
-               rows);
+               rows, par);
   return rows;
 }
 

@@ -19,7 +19,7 @@ constexpr Case kCases[] = {{1, 1, 1, 1},     {5, 3, 2, 1},    {255, 8, 1, 4},
                            {256, 16, 2, 15}, {600, 21, 1, 1}, {0, 4, 1, 1}};
 
 // a and b beside each other in rows with something before and after, as a joint projection gives them.
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows, H = c.heads, wide = 2 * H + 5;
   const std::vector<float> ab = random_vector(n * wide, 1, c.spread), dg = random_vector(n * H, 2),
                            dbeta = random_vector(n * H, 3), A_log = random_vector(H, 4),
@@ -41,13 +41,13 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
                         .beta_max = c.beta_max};
   std::vector<float> got_g(n * H, NAN), got_beta(n * H, NAN), got_da(n * H, NAN), got_db(n * H, NAN),
       got_A(H, 0.5f), got_bias(H, 0.25f), scratch(delta_gates_bwd_scratch(n, H), NAN);
-  delta_gates_fwd(in, {got_g.data(), n, H}, {got_beta.data(), n, H});
+  delta_gates_fwd(in, {got_g.data(), n, H}, {got_beta.data(), n, H}, par);
   delta_gates_bwd(in, {dg.data(), n, H}, {dbeta.data(), n, H},
                   {.da = {got_da.data(), n, H},
                    .db = {got_db.data(), n, H},
                    .dA_log = got_A.data(),
                    .ddt_bias = got_bias.data()},
-                  scratch);
+                  scratch, par);
   const std::string name = fmt::format("{}x{} beta<{} spread {} ", n, H, c.beta_max, c.spread);
   const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
                        Tol tol) {
@@ -62,16 +62,16 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   // Gradients over what they come from, and none of the parameters'.
   std::vector<float> over_dg = dg, over_dbeta = dbeta;
   const Mat<float> da_place{over_dg.data(), n, H}, db_place{over_dbeta.data(), n, H};
-  delta_gates_bwd(in, da_place, db_place, {.da = da_place, .db = db_place}, scratch);
+  delta_gates_bwd(in, da_place, db_place, {.da = da_place, .db = db_place}, scratch, par);
   row("da over dg", over_dg, da, kTolF32Grad);
   row("db over dbeta", over_dbeta, db, kTolF32Grad);
 }
 
 }  // namespace
 
-std::vector<CheckRow> delta_gates_check() {
+std::vector<CheckRow> delta_gates_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

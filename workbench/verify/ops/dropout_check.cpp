@@ -18,7 +18,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1, 0.5f},   {7, 3, 0.1f},   {5, 17, 0.25f},
                            {33, 64, 0.1f}, {3, 515, 0.9f}, {2, 260, 0}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t stride = c.cols + 3, n = c.rows * c.cols;
   const std::vector<float> wide = random_vector(c.rows * stride, 1);
   const Mat<const float> x{wide.data(), c.rows, c.cols, stride};
@@ -28,15 +28,15 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
     ref::dropout<double>(mask.rng, mask.index, c.p, r * c.cols, to_double({x.row(r), c.cols}).data(),
                          &y_ref[r * c.cols], c.cols);
   std::vector<float> y(n, NAN);
-  dropout(mask, x, {y.data(), c.rows, c.cols});
+  dropout(mask, x, {y.data(), c.rows, c.cols}, par);
   rows.push_back({fmt::format("{}x{} p {}", c.rows, c.cols, c.p), compare<float, double>(y, y_ref), kTolF32});
 }
 
 }  // namespace
 
-std::vector<CheckRow> dropout_check() {
+std::vector<CheckRow> dropout_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

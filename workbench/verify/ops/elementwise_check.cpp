@@ -29,7 +29,7 @@ std::vector<double> bits_of(const std::vector<T>& x) {
   return out;
 }
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows * c.cols, stride = c.cols + 3;
   const std::string name = fmt::format("{}x{}", c.rows, c.cols);
   const std::vector<float> a = random_vector(n, 1), wide = random_vector(c.rows * stride, 2);
@@ -44,15 +44,15 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   };
   std::vector<float> y(n, NAN);
   const Mat<float> ym{y.data(), c.rows, c.cols};
-  add(am, bm, ym);
+  add(am, bm, ym, par);
   row("add", y, sum);
   y = a;
-  add_to(bm, ym);
+  add_to(bm, ym, par);
   row("add_to", y, sum);
-  scale(am, -0.3f, ym);
+  scale(am, -0.3f, ym, par);
   row("scale", y, scaled);
   std::vector<double> partials(sum_partials(n), NAN);
-  const double got = sum_squares(a, partials), want = ref::sum_squares(a.data(), n);
+  const double got = sum_squares(a, partials, par), want = ref::sum_squares(a.data(), n);
   rows.push_back({name + " sum_squares", compare<double, double>({&got, 1}, {&want, 1}), kTolF64});
 }
 
@@ -71,16 +71,16 @@ std::vector<float> rounding_cases() {
   return x;
 }
 
-void check_bf16(std::vector<CheckRow>& rows) {
+void check_bf16(std::vector<CheckRow>& rows, Par par) {
   const std::vector<float> x = rounding_cases();
   const size_t n = x.size(), cols = 37;
   for (const size_t r : {size_t{1}, n / cols}) {
     const size_t c = r == 1 ? n : cols, count = r * c;
     std::vector<bf16> half(count, bf16{0xffff}), half_ref(count);
     std::vector<float> back(count, NAN), back_ref(count);
-    convert({x.data(), r, c}, Mat<bf16>{half.data(), r, c});
+    convert({x.data(), r, c}, Mat<bf16>{half.data(), r, c}, par);
     for (size_t i = 0; i < count; ++i) half_ref[i] = to_bf16(x[i]), back_ref[i] = to_f32(half_ref[i]);
-    convert(Mat<const bf16>{half_ref.data(), r, c}, Mat<float>{back.data(), r, c});
+    convert(Mat<const bf16>{half_ref.data(), r, c}, Mat<float>{back.data(), r, c}, par);
     rows.push_back({fmt::format("{}x{} f32 to bf16, same bits", r, c),
                     compare<double, double>(bits_of(half), bits_of(half_ref)),
                     {0, 0}});
@@ -92,10 +92,10 @@ void check_bf16(std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> elementwise_check() {
+std::vector<CheckRow> elementwise_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
-  check_bf16(rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
+  check_bf16(rows, par);
   return rows;
 }
 

@@ -22,7 +22,7 @@ std::vector<int32_t> random_ids(size_t n, size_t vocabulary) {
   return ids;
 }
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows * c.cols, size = c.vocabulary * c.cols;
   const std::vector<int32_t> ids = random_ids(c.rows, c.vocabulary);
   const std::vector<float> table = random_vector(size, 1), dy = random_vector(n, 2),
@@ -33,17 +33,17 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   ref::embedding_fwd<double>(ids.data(), table_d.data(), y_ref.data(), c.rows, c.cols);
   ref::embedding_bwd<double>(ids.data(), dy_d.data(), dtable_ref.data(), c.rows, c.cols);
   std::vector<float> y(n, NAN), dtable = old;
-  embedding_fwd(ids.data(), {table.data(), c.vocabulary, c.cols}, {y.data(), c.rows, c.cols});
-  embedding_bwd(ids.data(), {dy.data(), c.rows, c.cols}, {dtable.data(), c.vocabulary, c.cols});
+  embedding_fwd(ids.data(), {table.data(), c.vocabulary, c.cols}, {y.data(), c.rows, c.cols}, par);
+  embedding_bwd(ids.data(), {dy.data(), c.rows, c.cols}, {dtable.data(), c.vocabulary, c.cols}, par);
   rows.push_back({name + " y, exact", compare<float, double>(y, y_ref), {0, 0}});
   rows.push_back({name + " dtable", compare<float, double>(dtable, dtable_ref), kTolF32Grad});
 }
 
 }  // namespace
 
-std::vector<CheckRow> embedding_check() {
+std::vector<CheckRow> embedding_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

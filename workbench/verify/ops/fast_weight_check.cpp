@@ -184,7 +184,7 @@ std::vector<T*> pointers(V& x, size_t seqs, size_t state, Odd odd) {
   return p;
 }
 
-void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRow>& rows,
+void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRow>& rows, Par par,
                   Precision precision = Precision::kF32) {
   FastWeightShape shape = p.shape(form, chunk);
   shape.precision = precision;
@@ -199,18 +199,18 @@ void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRo
              dstarts = pointers<float>(ds0, p.seqs, p.state, Odd::kGiven);
   const FastWeightIn in = p.in(p.offsets, s0);
   std::vector<float> scratch(
-      std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
-  fast_weight_fwd(shape, in, {o.data(), p.rows, p.vw}, ends, {}, scratch);
+      std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, p.offsets, {}, par)), NAN);
+  fast_weight_fwd(shape, in, {o.data(), p.rows, p.vw}, ends, {}, scratch, par);
   std::fill(scratch.begin(), scratch.end(), NAN);
-  fast_weight_bwd(shape, in, {p.dout.data(), p.rows, p.vw}, ds_end,
+  fast_weight_bwd(shape, in, {}, {p.dout.data(), p.rows, p.vw}, ds_end,
                   {{dq.data(), p.rows, p.kw},
                    {dk.data(), p.rows, p.kw},
                    {dv.data(), p.rows, p.vw},
                    {dg.data(), p.g_rows(), p.gw},
                    {dbeta.data(), p.rows, p.c.value_heads},
                    dstarts},
-                  scratch);
-  const std::string name = p.name(form, fast_weight_chunk(shape)) + (narrow ? "bf16 products " : "");
+                  scratch, par);
+  const std::string name = p.name(form, fast_weight_chunk(shape, par)) + (narrow ? "bf16 products " : "");
   rows.push_back({name + "o", compare<float, double>(o, p.o), tol});
   rows.push_back({name + "S", compare<float, double>(s_end, p.s_end), tol});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), tol_grad});
@@ -225,22 +225,24 @@ void check_packed(const Problem& p, Form form, size_t chunk, std::vector<CheckRo
   rows.push_back({name + "dS0", compare<float, double>(ds0, p.ds0), tol_grad});
 }
 
-void check_alone(const Case& c, std::vector<CheckRow>& rows) {
+void check_alone(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c, States::kNone);
   const FastWeightShape shape = p.shape(Form::kAuto);
   std::vector<float> o(p.o.size(), NAN), dq(p.dq.size(), NAN), dk(p.dk.size(), NAN), dv(p.dv.size(), NAN),
       dg(p.dg.size(), NAN), dbeta(p.dbeta.size(), NAN),
-      scratch(std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
-  fast_weight_fwd(shape, p.in(p.offsets, {}), {o.data(), p.rows, p.vw}, {}, {}, scratch);
+      scratch(
+          std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, p.offsets, {}, par)),
+          NAN);
+  fast_weight_fwd(shape, p.in(p.offsets, {}), {o.data(), p.rows, p.vw}, {}, {}, scratch, par);
   std::fill(scratch.begin(), scratch.end(), NAN);
-  fast_weight_bwd(shape, p.in(p.offsets, {}), {p.dout.data(), p.rows, p.vw}, {},
+  fast_weight_bwd(shape, p.in(p.offsets, {}), {}, {p.dout.data(), p.rows, p.vw}, {},
                   {{dq.data(), p.rows, p.kw},
                    {dk.data(), p.rows, p.kw},
                    {dv.data(), p.rows, p.vw},
                    {dg.data(), p.g_rows(), p.gw},
                    {dbeta.data(), p.rows, p.c.value_heads},
                    {}},
-                  scratch);
+                  scratch, par);
   const std::string name = p.name(Form::kAuto);
   rows.push_back({name + "o", compare<float, double>(o, p.o), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, p.dq), kTolF32Grad});
@@ -252,7 +254,7 @@ void check_alone(const Case& c, std::vector<CheckRow>& rows) {
 }
 
 // Few tokens read. Of the first sequence none, of the others some, not always the last.
-void check_asked(const Case& c, std::vector<CheckRow>& rows) {
+void check_asked(const Case& c, std::vector<CheckRow>& rows, Par par) {
   std::vector<uint32_t> asked;
   for (uint32_t s = 0, at = 0; s < c.lengths.size(); at += c.lengths[s++])
     for (uint32_t t = 0; s > 0 && t < c.lengths[s]; ++t)
@@ -272,8 +274,8 @@ void check_asked(const Case& c, std::vector<CheckRow>& rows) {
   in.q = {q.data(), n, p.kw};
   std::vector<float> o(n * p.vw, NAN), dq(n * p.kw, NAN), dk(p.dk.size(), NAN), dv(p.dv.size(), NAN),
       dg(p.dg.size(), NAN), dbeta(p.dbeta.size(), NAN),
-      scratch(fast_weight_asked_scratch(shape, p.offsets), NAN);
-  fast_weight_asked_fwd(shape, in, asked, {o.data(), n, p.vw});
+      scratch(fast_weight_asked_scratch(shape, p.offsets, par), NAN);
+  fast_weight_asked_fwd(shape, in, asked, {o.data(), n, p.vw}, par);
   fast_weight_asked_bwd(shape, in, asked, {dout.data(), n, p.vw},
                         {{dq.data(), n, p.kw},
                          {dk.data(), p.rows, p.kw},
@@ -281,7 +283,7 @@ void check_asked(const Case& c, std::vector<CheckRow>& rows) {
                          {dg.data(), p.g_rows(), p.gw},
                          {dbeta.data(), p.rows, c.value_heads},
                          {}},
-                        scratch);
+                        scratch, par);
   const std::string name = p.name(Form::kAuto) + "asked ";
   rows.push_back({name + "o", compare<float, double>(o, few(p.o, p.vw)), kTolF32});
   rows.push_back({name + "dq", compare<float, double>(dq, few(p.dq, p.kw)), kTolF32Grad});
@@ -293,7 +295,7 @@ void check_asked(const Case& c, std::vector<CheckRow>& rows) {
 }
 
 // Forward emits states every so many tokens; backward starts from them and takes cotangents of them.
-void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>& rows) {
+void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const size_t n = p.rows, count = n / every;
   const FastWeightShape shape = p.shape(form);
@@ -321,8 +323,8 @@ void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>
   float* to = emitted.data();
   const FastWeightIn in = p.in(p.offsets, {&start, 1});
   const FastWeightKept marks{every, {&kept, 1}, {&d_kept, 1}};
-  std::vector<float> scratch(fast_weight_fwd_scratch(shape), NAN);
-  fast_weight_fwd(shape, in, {o.data(), n, p.vw}, {}, {}, scratch, {every, {&to, 1}});
+  std::vector<float> scratch(fast_weight_fwd_scratch(shape, par), NAN);
+  fast_weight_fwd(shape, in, {o.data(), n, p.vw}, {}, {every, {&to, 1}}, scratch, par);
   const std::string name = fmt::format("{}every {} ", p.name(form), every);
   rows.push_back({name + "o", compare<float, double>(o, od), kTolF32});
   rows.push_back({name + "emitted", compare<float, double>(emitted, want), kTolF32});
@@ -330,15 +332,15 @@ void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>
   std::vector<float> gq(dq.size(), NAN), gk(dk.size(), NAN), gv(dv.size(), NAN), gg(dg.size(), NAN),
       gb(dbeta.size(), NAN), gs(p.state, NAN);
   float* const gs_at = gs.data();
-  scratch.assign(fast_weight_bwd_scratch(shape, p.offsets, {}, marks), NAN);
-  fast_weight_bwd(shape, in, {p.dout.data(), n, p.vw}, {&ds_end, 1},
+  scratch.assign(fast_weight_bwd_scratch(shape, p.offsets, marks, par), NAN);
+  fast_weight_bwd(shape, in, marks, {p.dout.data(), n, p.vw}, {&ds_end, 1},
                   {{gq.data(), n, p.kw},
                    {gk.data(), n, p.kw},
                    {gv.data(), n, p.vw},
                    {gg.data(), p.g_rows(), p.gw},
                    {gb.data(), n, c.value_heads},
                    {&gs_at, 1}},
-                  scratch, {}, marks);
+                  scratch, par);
   rows.push_back({name + "dq", compare<float, double>(gq, dq), kTolF32Grad});
   rows.push_back({name + "dk", compare<float, double>(gk, dk), kTolF32Grad});
   rows.push_back({name + "dv", compare<float, double>(gv, dv), kTolF32Grad});
@@ -348,26 +350,27 @@ void check_emitted(const Case& c, size_t every, Form form, std::vector<CheckRow>
 }
 
 // q, k and v in bf16 give what their values in f32 give.
-void check_bf16(const Case& c, std::vector<CheckRow>& rows) {
+void check_bf16(const Case& c, std::vector<CheckRow>& rows, Par par) {
   Problem p(c);
   std::vector<bf16> narrow;
   for (float& x : p.qkv) narrow.push_back(to_bf16(x)), x = to_f32(narrow.back());
   const auto run = [&](const FastWeightIn& in) {
     const FastWeightShape shape = p.shape(Form::kChunk);
     std::vector<float> scratch(
-        std::max(fast_weight_fwd_scratch(shape), fast_weight_bwd_scratch(shape, p.offsets)), NAN);
+        std::max(fast_weight_fwd_scratch(shape, par), fast_weight_bwd_scratch(shape, p.offsets, {}, par)),
+        NAN);
     std::vector<float> all(p.rows * (2 * p.vw + 2 * p.kw + p.gw + c.value_heads));
     float *o = all.data(), *dq = o + p.rows * p.vw, *dk = dq + p.rows * p.kw, *dv = dk + p.rows * p.kw,
           *dg = dv + p.rows * p.vw, *dbeta = dg + p.rows * p.gw;
-    fast_weight_fwd(shape, in, {o, p.rows, p.vw}, {}, {}, scratch);
-    fast_weight_bwd(shape, in, {p.dout.data(), p.rows, p.vw}, {},
+    fast_weight_fwd(shape, in, {o, p.rows, p.vw}, {}, {}, scratch, par);
+    fast_weight_bwd(shape, in, {}, {p.dout.data(), p.rows, p.vw}, {},
                     {{dq, p.rows, p.kw},
                      {dk, p.rows, p.kw},
                      {dv, p.rows, p.vw},
                      {dg, p.rows, p.gw},
                      {dbeta, p.rows, c.value_heads},
                      {}},
-                    scratch);
+                    scratch, par);
     return all;
   };
   const FastWeightIn f32 = p.in(p.offsets, {});
@@ -383,17 +386,17 @@ void check_bf16(const Case& c, std::vector<CheckRow>& rows) {
 
 // The sequence cut at every position into two pieces, and as single steps, in place on one state, equals the
 // whole.
-void check_cut(const Case& c, Form form, std::vector<CheckRow>& rows) {
+void check_cut(const Case& c, Form form, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const FastWeightShape shape = p.shape(form);
-  std::vector<float> scratch(fast_weight_fwd_scratch(shape), NAN);
+  std::vector<float> scratch(fast_weight_fwd_scratch(shape, par), NAN);
   const auto run = [&](std::vector<uint32_t> cuts, std::vector<float>& all, std::vector<double>& want) {
     std::vector<float> o(p.o.size(), NAN), S(p.s0);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       float* const state = S.data();
       const float* const start = state;
       fast_weight_fwd(shape, p.in({&cuts[i], 2}, {&start, 1}), {o.data(), p.rows, p.vw}, {&state, 1}, {},
-                      scratch);
+                      scratch, par);
     }
     all.insert(all.end(), o.begin(), o.end()), all.insert(all.end(), S.begin(), S.end());
     want.insert(want.end(), p.o.begin(), p.o.end()), want.insert(want.end(), p.s_end.begin(), p.s_end.end());
@@ -412,37 +415,37 @@ void check_cut(const Case& c, Form form, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> fast_weight_check() {
+std::vector<CheckRow> fast_weight_check(Par par) {
   std::vector<CheckRow> rows;
   for (const Case& c : cases()) {
     const Problem p(c);
-    check_packed(p, Form::kRecurrent, 0, rows);
-    check_packed(p, Form::kChunk, 0, rows);
+    check_packed(p, Form::kRecurrent, 0, rows, par);
+    check_packed(p, Form::kChunk, 0, rows, par);
   }
   // Nothing known of states, and none asked for: kAuto takes these whole.
   for (const Decay d : kDecays)
-    for (const Write w : kWrites) check_alone({{40, 1, 0, 64, 33}, 2, 1, 64, 70, d, w}, rows);
+    for (const Write w : kWrites) check_alone({{40, 1, 0, 64, 33}, 2, 1, 64, 70, d, w}, rows, par);
   for (const Decay d : kDecays)
     for (const Write w : kWrites) {
-      check_asked({{5, 40, 0, 17, 2}, 2, 1, 20, 37, d, w}, rows);
-      check_asked({{3, 40, 9}, 4, 4, 32, 32, d, w, Forget::kMild, 1, 2}, rows);
-      check_asked({{1, 70}, 2, 1, 24, 40, d, w, Forget::kStrong}, rows);
+      check_asked({{5, 40, 0, 17, 2}, 2, 1, 20, 37, d, w}, rows, par);
+      check_asked({{3, 40, 9}, 4, 4, 32, 32, d, w, Forget::kMild, 1, 2}, rows, par);
+      check_asked({{1, 70}, 2, 1, 24, 40, d, w, Forget::kStrong}, rows, par);
     }
-  check_asked({{2, 9}, 1, 1, 520, 4, Decay::kToken, Write::kDelta}, rows);  // reference
+  check_asked({{2, 9}, 1, 1, 520, 4, Decay::kToken, Write::kDelta}, rows, par);  // reference
   const Problem ragged({{40, 1, 0, 9}, 2, 1, 20, 24, Decay::kToken, Write::kDelta, Forget::kMild, 0, 2});
-  for (const size_t chunk : {1, 2, 5, 64, 128}) check_packed(ragged, Form::kChunk, chunk, rows);
+  for (const size_t chunk : {1, 2, 5, 64, 128}) check_packed(ragged, Form::kChunk, chunk, rows, par);
   check_packed(Problem({{70}, 1, 1, 24, 20, Decay::kChannel, Write::kDelta, Forget::kStrong}), Form::kChunk,
-               64, rows);
+               64, rows, par);
   for (const Form form : {Form::kRecurrent, Form::kChunk}) {
     for (const Decay d : kDecays)
-      for (const Write w : kWrites) check_cut({{37}, 2, 1, 12, 36, d, w}, form, rows);
-    check_cut({{20}, 1, 1, 64, 64, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2}, form, rows);
-    check_emitted({{50}, 2, 1, 12, 20, Decay::kToken, Write::kDelta}, 16, form, rows);
-    check_emitted({{53}, 2, 1, 12, 140, Decay::kChannel, Write::kDelta}, 11, form, rows);
+      for (const Write w : kWrites) check_cut({{37}, 2, 1, 12, 36, d, w}, form, rows, par);
+    check_cut({{20}, 1, 1, 64, 64, Decay::kToken, Write::kDelta, Forget::kStrong, 1, 2}, form, rows, par);
+    check_emitted({{50}, 2, 1, 12, 20, Decay::kToken, Write::kDelta}, 16, form, rows, par);
+    check_emitted({{53}, 2, 1, 12, 140, Decay::kChannel, Write::kDelta}, 11, form, rows, par);
   }
-  check_bf16({{37, 3}, 2, 1, 20, 24, Decay::kToken, Write::kDelta}, rows);
+  check_bf16({{37, 3}, 2, 1, 20, 24, Decay::kToken, Write::kDelta}, rows, par);
   const auto check_narrow = [&](const Case& c, size_t chunk) {
-    check_packed(Problem(c), Form::kChunk, chunk, rows, Precision::kBf16);
+    check_packed(Problem(c), Form::kChunk, chunk, rows, par, Precision::kBf16);
   };
   for (const Decay d : kDecays)
     for (const Write w : kWrites) {
@@ -506,14 +509,14 @@ struct BenchData {
     return scratch.as<float>();
   }
   void forward(const FastWeightShape& s, Par par, bool emit) {
-    fast_weight_fwd(s, in(), mat(o, w), {}, par, room(fast_weight_fwd_scratch(s, par)),
-                    emit ? FastWeightEmit{every, emitted} : FastWeightEmit{});
+    fast_weight_fwd(s, in(), mat(o, w), {}, emit ? FastWeightEmit{every, emitted} : FastWeightEmit{},
+                    room(fast_weight_fwd_scratch(s, par)), par);
   }
   void backward(const FastWeightShape& s, Par par) {
     const FastWeightKept from{every, kept};
-    fast_weight_bwd(s, in(), mat(dout, w), {},
+    fast_weight_bwd(s, in(), from, mat(dout, w), {},
                     {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), mat(dg, gw), mat(dbeta, b.heads), {}},
-                    room(fast_weight_bwd_scratch(s, offsets, par, from)), par, from);
+                    room(fast_weight_bwd_scratch(s, offsets, from, par)), par);
   }
   // The last token of each sequence asks, and no other.
   std::vector<uint32_t> last() const {
@@ -615,7 +618,7 @@ BenchCase bench_step(size_t seqs, size_t heads, size_t d) {
                      {x.beta.as<float>().data(), seqs, heads},
                      x.offsets,
                      x.from},
-                    {x.o.as<float>().data(), seqs, w}, x.to, par);
+                    {x.o.as<float>().data(), seqs, w}, x.to, {}, {}, par);
   };
   const double numbers = static_cast<double>(seqs * w * d);
   return {fmt::format("fast_weight {} x h{} d{} token delta step", seqs, heads, d), 7 * numbers, 8 * numbers,

@@ -18,7 +18,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1, 3, 1},   {3, 2, 7, 1},    {5, 2, 16, 1},    {70, 1, 128, 1},
                            {33, 4, 32, 1}, {2, 3, 100, 10}, {9, 2, 65, 1e-4f}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   // x is a column range of a wider matrix, as after a fused projection.
   const size_t cols = c.groups * c.width, stride = cols + 5, n = c.rows * cols, groups = c.rows * c.groups;
   const std::vector<float> wide = random_vector(c.rows * stride, 1, c.scale), dy = random_vector(n, 2);
@@ -39,21 +39,21 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
                        Tol tol) {
     rows.push_back({name + " " + what, compare<float, double>(got, want), tol});
   };
-  l2norm_fwd(in, {y.data(), c.rows, cols}, rstd.data());
+  l2norm_fwd(in, {y.data(), c.rows, cols}, rstd.data(), par);
   row("y", y, y_ref, kTolF32);
   row("rstd", rstd, rstd_ref, kTolF32);
-  l2norm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, dx_mat, Into::kOverwrite);
+  l2norm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, dx_mat, Into::kOverwrite, par);
   row("dx", dx, dx_ref, kTolF32Grad);
-  l2norm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, dx_mat, Into::kAdd);
+  l2norm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, dx_mat, Into::kAdd, par);
   for (double& v : dx_ref) v *= 2;
   row("dx added", dx, dx_ref, kTolF32Grad);
 }
 
 }  // namespace
 
-std::vector<CheckRow> l2norm_check() {
+std::vector<CheckRow> l2norm_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

@@ -21,7 +21,8 @@ constexpr MatmulForm kForms[] = {MatmulForm::kNT, MatmulForm::kNN, MatmulForm::k
 constexpr const char* kFormNames[] = {"nt", "nn", "tn"};
 
 template <class T>
-std::vector<CheckRow> check_all(std::vector<T> (*make)(size_t, uint64_t), double (*wide)(T), Tol tol) {
+std::vector<CheckRow> check_all(std::vector<T> (*make)(size_t, uint64_t), double (*wide)(T), Tol tol,
+                                Par par) {
   std::vector<CheckRow> rows;
   for (const Case& c : kCases)
     for (const MatmulForm form : kForms)
@@ -40,7 +41,7 @@ std::vector<CheckRow> check_all(std::vector<T> (*make)(size_t, uint64_t), double
             for (size_t j = 0; j < c.n; ++j) got[i * cs + j] = want[i * cs + j] = static_cast<double>(i % 5);
         ref::matmul<double, double>(form, c.m, c.n, c.k, ad.data(), as, bd.data(), bs, want.data(), cs, into);
         matmul(form, Mat<const T>(a.data(), ar, ac, as), Mat<const T>(b.data(), br, bc, bs),
-               {got.data(), c.m, c.n, cs}, into);
+               {got.data(), c.m, c.n, cs}, into, par);
         for (size_t i = 0; i < c.m; ++i)  // the padding between rows must be untouched
           for (size_t j = c.n; j < cs; ++j)
             if (into == Into::kOverwrite && std::isnan(got[i * cs + j])) got[i * cs + j] = 0;
@@ -96,14 +97,14 @@ std::vector<BenchCase> bench_all(const char* name, std::vector<T> (*make)(size_t
 
 }  // namespace
 
-std::vector<CheckRow> matmul_check() {
+std::vector<CheckRow> matmul_check(Par par) {
   return check_all<float>(
-      make_f32, [](float x) -> double { return x; }, kTolF32);
+      make_f32, [](float x) -> double { return x; }, kTolF32, par);
 }
 // The operands are bf16 already: what is left is the f32 sum.
-std::vector<CheckRow> matmul_bf16_check() {
+std::vector<CheckRow> matmul_bf16_check(Par par) {
   return check_all<bf16>(
-      make_bf16, [](bf16 x) -> double { return to_f32(x); }, kTolF32);
+      make_bf16, [](bf16 x) -> double { return to_f32(x); }, kTolF32, par);
 }
 std::vector<BenchCase> matmul_bench() { return bench_all<float>("matmul", make_f32); }
 std::vector<BenchCase> matmul_bf16_bench() { return bench_all<bf16>("matmul_bf16", make_bf16); }

@@ -24,6 +24,7 @@ constexpr size_t kGap = 3;
 struct Checker {
   Case c;
   std::vector<CheckRow>& rows;
+  Par par;
   size_t cols = c.heads * c.width, n = c.rows * cols, stride = cols + kGap;
 
   Mat<const float> strided(const std::vector<float>& x) const { return {x.data(), c.rows, cols, stride}; }
@@ -59,9 +60,9 @@ struct Checker {
       wdx[i] = static_cast<double>(0.7f) * upd[i] * ref::map_slope(m, v);
       wdb[i % cols] += wdx[i];
     }
-    map_fwd(in, mat(y));
-    map_bwd(in, strided(up), {.dx = mat(dx), .dbias = dbias.data()});
-    map_bwd(in, strided(up), {.dx = mat(more), .dx_mode = Into::kAdd});
+    map_fwd(in, mat(y), par);
+    map_bwd(in, strided(up), {.dx = mat(dx), .dbias = dbias.data()}, par);
+    map_bwd(in, strided(up), {.dx = mat(more), .dx_mode = Into::kAdd}, par);
     const std::string name = fmt::format("map {}", static_cast<int>(m));
     row(name + " y", y, wy, kTolF32), row(name + " dx", dx, wdx, kTolF32Grad);
     row(name + " dbias", dbias, wdb, kTolF32Grad), row_added(name + " dx", more, wdx);
@@ -80,10 +81,10 @@ struct Checker {
       ref::scale_head_bwd<double>(&xd[g * c.width], s[g], divide, eps, &upd[g * c.width], &wdx[g * c.width],
                                   &wds[g], c.width);
     }
-    scale_heads_fwd(in, mat(y));
-    scale_heads_bwd(in, strided(up), {.dx = mat(dx), .ds = mat(ds)});
+    scale_heads_fwd(in, mat(y), par);
+    scale_heads_bwd(in, strided(up), {.dx = mat(dx), .ds = mat(ds)}, par);
     scale_heads_bwd(in, strided(up),
-                    {.dx = mat(more), .dx_mode = Into::kAdd, .ds = mat(more_s), .ds_mode = Into::kAdd});
+                    {.dx = mat(more), .dx_mode = Into::kAdd, .ds = mat(more_s), .ds_mode = Into::kAdd}, par);
     const std::string name = divide ? "divide_heads" : "scale_heads";
     row(name + " y", y, wy, kTolF32), row(name + " dx", dx, wdx, kTolF32Grad);
     row(name + " ds", ds, wds, kTolF32Grad);
@@ -98,8 +99,8 @@ struct Checker {
       wy[i] = ref::blend(ad[i], xd[i], zd[i]);
       ref::blend_bwd(ad[i], xd[i], zd[i], upd[i], &wda[i], &wdb[i], &wdz[i]);
     }
-    blend_fwd(in, mat(y));
-    blend_bwd(in, strided(up), {.da = mat(da), .db = mat(db), .dz = mat(dz)});
+    blend_fwd(in, mat(y), par);
+    blend_bwd(in, strided(up), {.da = mat(da), .db = mat(db), .dz = mat(dz)}, par);
     row("blend y", y, wy, kTolF32), row("blend da", da, wda, kTolF32Grad);
     row("blend db", db, wdb, kTolF32Grad), row("blend dz", dz, wdz, kTolF32Grad);
   }
@@ -114,9 +115,9 @@ struct Checker {
       wddt[i] = ref::decay(vecd[h], upd[i]);
       wda[h] += upd[i] * wg[i];
     }
-    decay_fwd(in, mat(g));
-    decay_bwd(in, strided(up), {.ddt = mat(ddt), .da_log = da.data()});
-    decay_bwd(in, strided(up), {.ddt = mat(more), .ddt_mode = Into::kAdd});
+    decay_fwd(in, mat(g), par);
+    decay_bwd(in, strided(up), {.ddt = mat(ddt), .da_log = da.data()}, par);
+    decay_bwd(in, strided(up), {.ddt = mat(more), .ddt_mode = Into::kAdd}, par);
     row("decay g", g, wg, kTolF32), row("decay ddt", ddt, wddt, kTolF32Grad);
     row("decay da_log", da, wda, kTolF32Grad), row_added("decay ddt", more, wddt);
   }
@@ -134,9 +135,9 @@ struct Checker {
       ref::forget_bwd<double>(xd[i], low[i % cols], upd[i], ad[i], &wdx[i], &one);
       wdlow[i % cols] += one;
     }
-    forget_fwd(in, mat(g), mat(k));
-    forget_bwd(in, strided(up), strided(a), {.dx = mat(dx), .dlow = dlow.data()});
-    forget_bwd(in, strided(up), strided(a), {.dx = mat(more), .dx_mode = Into::kAdd});
+    forget_fwd(in, mat(g), mat(k), par);
+    forget_bwd(in, strided(up), strided(a), {.dx = mat(dx), .dlow = dlow.data()}, par);
+    forget_bwd(in, strided(up), strided(a), {.dx = mat(more), .dx_mode = Into::kAdd}, par);
     row("forget g", g, wg, kTolF32), row("forget k", k, wk, kTolF32), row("forget dx", dx, wdx, kTolF32Grad);
     row("forget dlow", dlow, wdlow, kTolF32Grad), row_added("forget dx", more, wdx);
   }
@@ -149,9 +150,9 @@ struct Checker {
       ref::l1norm_fwd<double>(&xd[at], eps, &wy[at], c.width);
       ref::l1norm_bwd<double>(&xd[at], eps, &upd[at], &wdx[at], c.width);
     }
-    l1norm_fwd(in, mat(y));
-    l1norm_bwd(in, strided(up), mat(dx), Into::kOverwrite);
-    l1norm_bwd(in, strided(up), mat(more), Into::kAdd);
+    l1norm_fwd(in, mat(y), par);
+    l1norm_bwd(in, strided(up), mat(dx), Into::kOverwrite, par);
+    l1norm_bwd(in, strided(up), mat(more), Into::kAdd, par);
     row("l1norm y", y, wy, kTolF32), row("l1norm dx", dx, wdx, kTolF32Grad),
         row_added("l1norm dx", more, wdx);
   }
@@ -159,10 +160,10 @@ struct Checker {
 
 }  // namespace
 
-std::vector<CheckRow> pointwise_check() {
+std::vector<CheckRow> pointwise_check(Par par) {
   std::vector<CheckRow> rows;
   for (const Case& c : kCases) {
-    Checker check{c, rows};
+    Checker check{c, rows, par};
     for (const Map m : kMaps) check.map(m);
     check.scale_heads(false), check.scale_heads(true);
     check.blend();

@@ -38,7 +38,7 @@ constexpr Case kCases[] = {{1, 1, 3, false, 0},
                            {35, 3, 37, true, 0, kSilu, kGateFirst, true},
                            {7, 2, 16, false, 1, kSilu, kNormFirst, true}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t cols = c.groups * c.width, n = c.rows * cols;
   const size_t weights = c.own ? cols : c.width;
   const std::vector<float> x = random_vector(n, 1), w = random_vector(weights, 2),
@@ -69,10 +69,10 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
                .gate = c.gate,
                .order = c.order};
   if (c.gated) in.z = {z.data(), c.rows, cols};
-  rmsnorm_fwd(in, {y.data(), c.rows, cols}, rstd.data());
+  rmsnorm_fwd(in, {y.data(), c.rows, cols}, rstd.data(), par);
   RmsNormGrad out{.dx = {dx.data(), c.rows, cols}, .dw = dw.data()};
   if (c.gated) out.dz = {dz.data(), c.rows, cols};
-  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out);
+  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out, par);
   const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
                        Tol tol) {
     rows.push_back({name + " " + what, compare<float, double>(got, want), tol});
@@ -81,7 +81,7 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   std::vector<float> over = x;  // y may be x
   RmsNormIn same = in;
   same.x = {over.data(), c.rows, cols};
-  rmsnorm_fwd(same, {over.data(), c.rows, cols}, nullptr);
+  rmsnorm_fwd(same, {over.data(), c.rows, cols}, nullptr, par);
   row("y over x", over, y_ref, kTolF32);
   row("dx", dx, dx_ref, kTolF32Grad);
   row("dw", dw, dw_ref, kTolF32Grad);
@@ -89,16 +89,16 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
   // Added to what is there.
   std::vector<float> twice = dx;
   out = {.dx = {twice.data(), c.rows, cols}, .dx_mode = Into::kAdd};
-  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out);
+  rmsnorm_bwd(in, {rstd.data()}, {dy.data(), c.rows, cols}, out, par);
   for (double& v : dx_ref) v *= 2;
   row("dx added", twice, dx_ref, kTolF32Grad);
 }
 
 }  // namespace
 
-std::vector<CheckRow> rmsnorm_check() {
+std::vector<CheckRow> rmsnorm_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

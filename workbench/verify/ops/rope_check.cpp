@@ -18,7 +18,7 @@ constexpr Case kCases[] = {{1, 1, 2, 2, 1e4},   {3, 2, 6, 6, 1e4},     {5, 3, 10
                            {4, 2, 64, 64, 1e7}, {33, 2, 128, 32, 1e7}, {2, 4, 70, 66, 1e4},
                            {70, 1, 32, 32, 1e4}};
 
-void check_case(const Case& c, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t cols = c.heads * c.dh, stride = cols + 3, n = c.rows * cols, h = c.rot / 2;
   const std::vector<float> wide = random_vector(c.rows * stride, 1), dy = random_vector(n, 2);
   const Mat<const float> x{wide.data(), c.rows, cols, stride};
@@ -46,21 +46,21 @@ void check_case(const Case& c, std::vector<CheckRow>& rows) {
     rows.push_back({name + " " + what, compare<float, double>(got, want), tol});
   };
   RopeIn in{.x = x, .positions = positions.data(), .table = &table, .heads = c.heads};
-  rope_fwd(in, {y.data(), c.rows, cols});
+  rope_fwd(in, {y.data(), c.rows, cols}, par);
   row("y", y, y_ref, kTolF32);
   in.x = {dy.data(), c.rows, cols};
-  rope_bwd(in, {dx.data(), c.rows, cols}, Into::kOverwrite);
+  rope_bwd(in, {dx.data(), c.rows, cols}, Into::kOverwrite, par);
   row("dx", dx, dx_ref, kTolF32Grad);
-  rope_bwd(in, {dx.data(), c.rows, cols}, Into::kAdd);
+  rope_bwd(in, {dx.data(), c.rows, cols}, Into::kAdd, par);
   for (double& v : dx_ref) v *= 2;
   row("dx added", dx, dx_ref, kTolF32Grad);
 }
 
 }  // namespace
 
-std::vector<CheckRow> rope_check() {
+std::vector<CheckRow> rope_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : kCases) check_case(c, rows);
+  for (const Case& c : kCases) check_case(c, rows, par);
   return rows;
 }
 

@@ -120,7 +120,7 @@ std::string name_of(const Case& c) {
                                                       : "");
 }
 
-void check_case(const Problem& p, std::vector<CheckRow>& rows) {
+void check_case(const Problem& p, std::vector<CheckRow>& rows, Par par) {
   const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
                        Tol tol) {
     rows.push_back({name_of(p.c) + what, compare<float, double>(got, want), tol});
@@ -139,11 +139,11 @@ void check_case(const Problem& p, std::vector<CheckRow>& rows) {
                      .offsets = p.offsets,
                      .h0 = p.c.carried ? p.h0.data() : nullptr,
                      .low = p.c.low};
-  selective_scan_fwd(in, y.m(), last.data());
+  selective_scan_fwd(in, y.m(), last.data(), par);
   row("y", y.dense(), p.y, kTolF32);
   row("last", last, p.last, kTolF32);
   const float* dlast = p.c.carried ? p.dlast.data() : nullptr;
-  std::vector<float> scratch(selective_scan_bwd_scratch(p.D, p.S, p.offsets), NAN);
+  std::vector<float> scratch(selective_scan_bwd_scratch(p.D, p.S, p.offsets, par), NAN);
   selective_scan_bwd(in, dy.m(), dlast,
                      {.dx = dx.m(),
                       .ddt = ddt.m(),
@@ -152,7 +152,7 @@ void check_case(const Problem& p, std::vector<CheckRow>& rows) {
                       .dA = dA.data(),
                       .dskip = dskip.data(),
                       .dh0 = dh0.data()},
-                     scratch);
+                     scratch, par);
   row("dx", dx.dense(), p.dx, kTolF32Grad);
   row("ddt", ddt.dense(), p.ddt, kTolF32Grad);
   row("dA", dA, p.dA, kTolF32Grad);
@@ -162,13 +162,14 @@ void check_case(const Problem& p, std::vector<CheckRow>& rows) {
   row("dh0", dh0, p.dh0, kTolF32Grad);
   // In place: gradients over what they belong to.
   std::fill(scratch.begin(), scratch.end(), NAN);
-  selective_scan_bwd(in, dy.m(), dlast, {.dx = x.m(), .ddt = dt.m(), .dB = dB.m(), .dC = dC.m()}, scratch);
+  selective_scan_bwd(in, dy.m(), dlast, {.dx = x.m(), .ddt = dt.m(), .dB = dB.m(), .dC = dC.m()}, scratch,
+                     par);
   row("dx over x", x.dense(), p.dx, kTolF32Grad);
   row("ddt over dt", dt.dense(), p.ddt, kTolF32Grad);
 }
 
 // One sequence cut at every place into two pieces, and as single steps, has the bits of the whole.
-void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
+void check_cuts(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const SelectiveScanIn all{.x = {p.x.data(), p.rows, p.D},
                             .dt = {p.dt.data(), p.rows, p.D},
@@ -179,7 +180,7 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
                             .offsets = p.offsets,
                             .h0 = p.h0.data()};
   std::vector<float> whole(p.rows * p.D, NAN), end(p.each, NAN), got, want;
-  selective_scan_fwd(all, {whole.data(), p.rows, p.D}, end.data());
+  selective_scan_fwd(all, {whole.data(), p.rows, p.D}, end.data(), par);
   const auto keep = [&](const std::vector<float>& y, const std::vector<float>& h) {
     got.insert(got.end(), y.begin(), y.end()), got.insert(got.end(), h.begin(), h.end());
     want.insert(want.end(), whole.begin(), whole.end()), want.insert(want.end(), end.begin(), end.end());
@@ -191,7 +192,7 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
       SelectiveScanIn in = all;
       in.offsets = {pieces + i, 2};
       in.h0 = h.data();
-      selective_scan_fwd(in, {y.data(), p.rows, p.D}, h.data());
+      selective_scan_fwd(in, {y.data(), p.rows, p.D}, h.data(), par);
     }
     keep(y, h);
   }
@@ -206,7 +207,7 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
                          .C = all.C.row_range(t, t + 1),
                          .skip = all.skip,
                          .states = states},
-                        token);
+                        token, par);
   }
   keep(y, h);
   rows.push_back({name_of(c) + "cut anywhere, same bits", compare<float, float>(got, want), {0, 0}});
@@ -214,11 +215,11 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> selective_scan_check() {
+std::vector<CheckRow> selective_scan_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : cases()) check_case(Problem(c), rows);
-  check_cuts({{37}, 19, 16}, rows);
-  check_cuts({{18}, 66, 5}, rows);
+  for (const Case& c : cases()) check_case(Problem(c), rows, par);
+  check_cuts({{37}, 19, 16}, rows, par);
+  check_cuts({{18}, 66, 5}, rows, par);
   return rows;
 }
 

@@ -111,7 +111,7 @@ std::string name_of(const Case& c) {
          fmt::format(" D{} W{}{}{} ", c.channels, c.width, c.silu ? " silu" : "", c.state ? " state" : "");
 }
 
-void check_case(const Problem& p, std::vector<CheckRow>& rows) {
+void check_case(const Problem& p, std::vector<CheckRow>& rows, Par par) {
   const auto row = [&](const char* what, const std::vector<float>& got, const std::vector<double>& want,
                        Tol tol) {
     rows.push_back({name_of(p.c) + what, compare<float, double>(got, want), tol});
@@ -119,32 +119,32 @@ void check_case(const Problem& p, std::vector<CheckRow>& rows) {
   const Strided x(p.rows, p.D, p.x.data()), dy(p.rows, p.D, p.dy.data());
   Strided y(p.rows, p.D, nullptr), dx(p.rows, p.D, nullptr);
   std::vector<float> last(p.last.size(), NAN), dstate(p.dstate.size(), NAN), dw = random_vector(p.D * p.W, 6);
-  short_conv_fwd(p.in(x.m), y.m, last.data());
+  short_conv_fwd(p.in(x.m), y.m, last.data(), par);
   row("y", y.dense(), p.y, kTolF32);
   row("last", last, p.last, kTolF32);
   Strided in_place = x;
   in_place.m.data = in_place.data.data();
-  short_conv_fwd(p.in(in_place.m), in_place.m, last.data());
+  short_conv_fwd(p.in(in_place.m), in_place.m, last.data(), par);
   row("y over x", in_place.dense(), p.y, kTolF32);
   const float* dlast = p.c.state ? p.dlast.data() : nullptr;
-  short_conv_bwd(p.in(x.m), dy.m, dlast, {.dx = dx.m, .dw = dw.data(), .dstate = dstate.data()});
+  short_conv_bwd(p.in(x.m), dy.m, dlast, {.dx = dx.m, .dw = dw.data(), .dstate = dstate.data()}, par);
   row("dx", dx.dense(), p.dx, kTolF32Grad);
   row("dw", dw, p.dw, kTolF32Grad);
   row("dstate", dstate, p.dstate, kTolF32Grad);
   Strided over_x = x, over_dy = dy;
   over_x.m.data = over_x.data.data(), over_dy.m.data = over_dy.data.data();
-  short_conv_bwd(p.in(over_x.m), dy.m, dlast, {.dx = over_x.m});
-  short_conv_bwd(p.in(x.m), over_dy.m, dlast, {.dx = over_dy.m});
+  short_conv_bwd(p.in(over_x.m), dy.m, dlast, {.dx = over_x.m}, par);
+  short_conv_bwd(p.in(x.m), over_dy.m, dlast, {.dx = over_dy.m}, par);
   row("dx over x", over_x.dense(), p.dx, kTolF32Grad);
   row("dx over dy", over_dy.dense(), p.dx, kTolF32Grad);
 }
 
 // One sequence cut at every place into two pieces, and as single steps, has the bits of the whole.
-void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
+void check_cuts(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const Problem p(c);
   const Mat<const float> x{p.x.data(), p.rows, p.D};
   std::vector<float> whole(p.rows * p.D, NAN), end(p.each, NAN), got, want;
-  short_conv_fwd(p.in(x), {whole.data(), p.rows, p.D}, end.data());
+  short_conv_fwd(p.in(x), {whole.data(), p.rows, p.D}, end.data(), par);
   const auto keep = [&](const std::vector<float>& y, const std::vector<float>& state) {
     got.insert(got.end(), y.begin(), y.end()), got.insert(got.end(), state.begin(), state.end());
     want.insert(want.end(), whole.begin(), whole.end()), want.insert(want.end(), end.begin(), end.end());
@@ -156,7 +156,7 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
       ShortConvIn in = p.in(x);
       in.offsets = {pieces + i, 2};
       in.state = state.data();
-      short_conv_fwd(in, {y.data(), p.rows, p.D}, state.data());
+      short_conv_fwd(in, {y.data(), p.rows, p.D}, state.data(), par);
     }
     keep(y, state);
   }
@@ -171,7 +171,7 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
                      .silu = c.silu,
                      .l2_dim = c.l2_dim,
                      .l2_channels = c.l2_channels},
-                    token);
+                    token, par);
   }
   keep(y, state);
   rows.push_back({name_of(c) + "cut anywhere, same bits", compare<float, float>(got, want), {0, 0}});
@@ -179,13 +179,13 @@ void check_cuts(const Case& c, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> short_conv_check() {
+std::vector<CheckRow> short_conv_check(Par par) {
   std::vector<CheckRow> rows;
-  for (const Case& c : cases()) check_case(Problem(c), rows);
+  for (const Case& c : cases()) check_case(Problem(c), rows, par);
   for (const size_t width : {2, 3, 4, 5, 6, 7, 8}) {
-    check_cuts({{21}, 19, width, true, true}, rows);
-    check_cuts({{9}, 33, width, false, true}, rows);
-    check_cuts({{9}, 50, width, true, true, 1, 20, 40}, rows);
+    check_cuts({{21}, 19, width, true, true}, rows, par);
+    check_cuts({{9}, 33, width, false, true}, rows, par);
+    check_cuts({{9}, 50, width, true, true, 1, 20, 40}, rows, par);
   }
   return rows;
 }

@@ -16,7 +16,7 @@ struct Case {
 };
 constexpr Case kCases[] = {{1, 1, 1}, {3, 7, 1}, {5, 16, 30}, {33, 33, 2}, {17, 64, 1}, {2, 1000, 5}};
 
-void check_case(const Case& c, Gate gate, std::vector<CheckRow>& rows) {
+void check_case(const Case& c, Gate gate, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows * c.cols;
   const std::string name =
       fmt::format("{} {}x{} g~{}", gate == Gate::kSilu ? "silu" : "sigmoid", c.rows, c.cols, c.scale);
@@ -35,21 +35,21 @@ void check_case(const Case& c, Gate gate, std::vector<CheckRow>& rows) {
                             &dgu_ref[r * 2 * c.cols + c.cols], nullptr, c.cols);
   }
   std::vector<float> y(n, NAN), again(n, NAN);
-  swiglu_fwd({.g = g, .u = u, .gate = gate}, {y.data(), c.rows, c.cols});
+  swiglu_fwd({.g = g, .u = u, .gate = gate}, {y.data(), c.rows, c.cols}, par);
   rows.push_back({name + " y", compare<float, double>(y, y_ref), kTolF32});
   // In place: the gradients go where g and u were.
   swiglu_bwd({.g = g, .u = u, .gate = gate}, {dy.data(), c.rows, c.cols},
-             {.dg = g, .du = u, .y = {again.data(), c.rows, c.cols}});
+             {.dg = g, .du = u, .y = {again.data(), c.rows, c.cols}}, par);
   rows.push_back({name + " dg, du", compare<float, double>(gu, dgu_ref), kTolF32Grad});
   rows.push_back({name + " y again, same bits", compare<float, float>(again, y), {0, 0}});
 }
 
 }  // namespace
 
-std::vector<CheckRow> swiglu_check() {
+std::vector<CheckRow> swiglu_check(Par par) {
   std::vector<CheckRow> rows;
   for (const Gate gate : {Gate::kSilu, Gate::kSigmoid})
-    for (const Case& c : kCases) check_case(c, gate, rows);
+    for (const Case& c : kCases) check_case(c, gate, rows, par);
   return rows;
 }
 

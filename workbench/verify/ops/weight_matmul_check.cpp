@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "verify/ops.h"
-#include "kernels/weight_matmul/activations.h"
 #include "verify/ops/stored_sample.h"
 #include "kernels/weight_matmul/weight_matmul_ref.h"
 
@@ -24,7 +23,7 @@ constexpr Case kCases[] = {{1, 1, 32},   {1, 70, 96},    {2, 5, 64},    {3, 9, 4
                            {33, 40, 96}, {70, 261, 160}, {515, 20, 40}, {4, 130, 7}};
 
 // With activations of bf16 the definition has X rounded where its bf16 part alone is used.
-void check_products(Activations a, std::vector<CheckRow>& rows) {
+void check_products(Activations a, std::vector<CheckRow>& rows, Par par) {
   const bool high = a == Activations::kBf16;
   for (const WeightFormat f : kFormats)
     for (const Case& c : kCases)
@@ -45,15 +44,13 @@ void check_products(Activations a, std::vector<CheckRow>& rows) {
         const WeightProduct products[] = {
             {{x.data(), c.m, c.k, xs}, w1.matrix(), y.col_range(0, c.n)},
             {{x.data(), c.m, c.k, xs}, w2.matrix(), y.col_range(c.n, 2 * c.n + 3)}};
-        use_activations(a);
-        std::vector<float> scratch(weight_matmul_scratch(products));
-        weight_matmul(products, into, scratch);
-        use_activations(Activations::kF32);
+        std::vector<float> scratch(weight_matmul_scratch(products, a, par));
+        weight_matmul(products, into, a, scratch, par);
         for (size_t i = 0; i < c.m; ++i)  // the padding between rows must be untouched
           for (size_t j = ys - 2; j < ys; ++j)
             if (into == Into::kOverwrite && std::isnan(got[i * ys + j])) got[i * ys + j] = 0;
         // Where X is split, its low part is left out with q8 and q4, too: as much as bf16 loses.
-        const bool loses = high && c.m > kFewRows && has_scales(f) && weight_matmul_impls().use().splits;
+        const bool loses = high && c.m > kFewRows && has_scales(f) && weight_matmul_impls().use(par).splits;
         rows.push_back({fmt::format("{} {}x{}x{}{}{}", weight_format_name(f), c.m, c.n, c.k,
                                     into == Into::kAdd ? " added" : "", high ? ", X in bf16" : ""),
                         compare<float, double>(got, want), loses ? kTolBf16 : kTolF32});
@@ -62,16 +59,16 @@ void check_products(Activations a, std::vector<CheckRow>& rows) {
 
 }  // namespace
 
-std::vector<CheckRow> weight_matmul_check() {
+std::vector<CheckRow> weight_matmul_check(Par par) {
   std::vector<CheckRow> rows;
-  check_products(Activations::kF32, rows);
-  check_products(Activations::kBf16, rows);
+  check_products(Activations::kF32, rows, par);
+  check_products(Activations::kBf16, rows, par);
   for (const WeightFormat f : kFormats) {
     const StoredSample w(f, 40, 96, 4, 17);
     const int32_t ids[] = {39, 0, 16, 17, 17};
     std::vector<float> got(5 * 96);
     std::vector<double> want;
-    weight_rows(w.matrix(), ids, {got.data(), 5, 96});
+    weight_rows(w.matrix(), ids, {got.data(), 5, 96}, par);
     for (const int32_t id : ids)
       for (size_t k = 0; k < 96; ++k) want.push_back(w.number(id, k));
     rows.push_back(
@@ -105,8 +102,8 @@ std::vector<BenchCase> weight_matmul_bench() {
              }
              const WeightProduct p{
                  {d->x.as<float>().data(), s.m, s.k}, d->w->matrix(), {d->y.as<float>().data(), s.m, s.n}};
-             d->scratch.resize(weight_matmul_scratch({&p, 1}));
-             weight_matmul({&p, 1}, Into::kOverwrite, d->scratch, par);
+             d->scratch.resize(weight_matmul_scratch({&p, 1}, Activations::kF32, par));
+             weight_matmul({&p, 1}, Into::kOverwrite, Activations::kF32, d->scratch, par);
            },
            s.m == 1   ? "token"
            : s.m == 8 ? "eight tokens"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "cli/ops/op.h"
+#include "ops/op.h"
 
 namespace braid {
 namespace {
@@ -24,7 +24,7 @@ void run(OpCall& c) {
       .dv = d,
       .window = static_cast<size_t>(c.number("window")),
       .scale = static_cast<float>(c.is_set("scale") ? c.number("scale") : 1 / std::sqrt(d))};
-  c.ran_by(attention_impl(shape));
+  c.ran_by(attention_impl(shape, c.par()));
   const AttentionPacked in{c.tokens("q"), c.tokens("k"), c.tokens("v"), c.offsets()};
   const Mat<float> o = c.tokens_out("o");
   if (c.form() == "step") {  // the keys so far are the cache
@@ -37,7 +37,7 @@ void run(OpCall& c) {
     return;
   }
   Tensor lse(DType::kF32, {static_cast<int64_t>(c.rows() * shape.heads)});
-  attention_packed_fwd(shape, in, o, lse.as<float>().data(), c.par());
+  attention_packed_fwd(shape, in, o, lse.as<float>().data(), {}, c.par());
   if (!c.backward()) return;
   Tensor scratch(DType::kF32, {static_cast<int64_t>(attention_bwd_scratch(shape, c.offsets(), c.par()))});
   attention_packed_bwd(shape, in, {o, lse.as<float>().data()}, c.tokens("do"),

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "cli/ops/op.h"
+#include "ops/op.h"
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/l2norm/l2norm.h"
 
@@ -14,9 +14,12 @@ void validate(const OpCall& c, std::vector<Problem>& problems) {
     problems.push_back({"v", fmt::format("has {} heads", c.dim("Hv")),
                         fmt::format("give a multiple of the {} heads of k", c.dim("Hk"))});
   if (c.number("chunk") > 0 && (c.form() == "recurrent" || c.form() == "step"))
-    problems.push_back({"--set chunk", "has no meaning for --form " + c.form(), "use --form chunk"});
+    problems.push_back({c.setting("chunk"), "has no meaning for " + c.option("form") + " " + c.form(),
+                        "use " + c.option("form") + " chunk"});
   if (c.word("precision") == "bf16" && (c.form() == "recurrent" || c.form() == "step"))
-    problems.push_back({"--set precision", "bf16 has no meaning for --form " + c.form(), "use --form chunk"});
+    problems.push_back({c.setting("precision"),
+                        "bf16 has no meaning for " + c.option("form") + " " + c.form(),
+                        "use " + c.option("form") + " chunk"});
 }
 
 FastWeightShape shape_of(const OpCall& c) {
@@ -57,7 +60,7 @@ struct Normed {
 
 void run(OpCall& c) {
   const FastWeightShape shape = shape_of(c);
-  c.ran_by(fast_weight_impl(shape));
+  c.ran_by(fast_weight_impl(shape, c.par()));
   const std::vector<const float*> s0 = c.each("S0");
   const std::vector<float*> s_end = c.each_out("S");
   Mat<const float> g = c.has("g") && c.shape("g").rank() > 1 ? c.tokens("g") : Mat<const float>{};
@@ -78,21 +81,22 @@ void run(OpCall& c) {
         one.offsets = token;
         const float* const state = s_end[s];
         one.s0 = {&state, 1};
-        fast_weight_fwd(shape, one, o, {&s_end[s], 1}, c.par());
+        fast_weight_fwd(shape, one, o, {&s_end[s], 1}, {}, {}, c.par());
       }
     }
     return;
   }
   Tensor fwd_scratch(DType::kF32, {static_cast<int64_t>(fast_weight_fwd_scratch(shape, c.par()))});
-  fast_weight_fwd(shape, in, o, s_end, c.par(), fwd_scratch.as<float>());
+  fast_weight_fwd(shape, in, o, s_end, {}, fwd_scratch.as<float>(), c.par());
   if (!c.backward()) return;
   const std::vector<const float*> ds_end = c.each("dS");
   const std::vector<float*> ds0 = c.each_out("dS0");
   FastWeightGrad grad{
       c.tokens_out("dq"), c.tokens_out("dk"), c.tokens_out("dv"), {}, c.tokens_out("dbeta"), ds0};
   if (g.data) grad.dg = {c.data_out("dg"), g.rows, g.cols};
-  Tensor scratch(DType::kF32, {static_cast<int64_t>(fast_weight_bwd_scratch(shape, c.offsets(), c.par()))});
-  fast_weight_bwd(shape, in, c.tokens("do"), ds_end, grad, scratch.as<float>(), c.par());
+  Tensor scratch(DType::kF32,
+                 {static_cast<int64_t>(fast_weight_bwd_scratch(shape, c.offsets(), {}, c.par()))});
+  fast_weight_bwd(shape, in, {}, c.tokens("do"), ds_end, grad, scratch.as<float>(), c.par());
   if (q) q->backward(grad.dq, c.par()), k->backward(grad.dk, c.par());
 }
 

@@ -26,3 +26,4 @@
 #include "kernels/weight_matmul/weight_matmul.h"
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
+#include "version.hpp"

@@ -1,4 +1,5 @@
-// Training: sources of batches, the trainer, and its parts for a loop of one's own.
+// Training: models from configs, sources of batches, the trainer, its parts for a loop of one's own, and
+// tokenizers.
 #pragma once
 
 #include "base/cpu.h"
@@ -6,7 +7,8 @@
 #include "io/json.h"
 #include "model/config.h"
 #include "model/model.h"
-#include "model/presets.h"
+#include "tokenizer/train.h"
 #include "train/gradient.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
+#include "version.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/ops/op.h"
+#include "ops/op.h"
 
 namespace braid {
 namespace {

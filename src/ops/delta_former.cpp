@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/ops/op.h"
+#include "ops/op.h"
 #include "kernels/delta_former/names.h"
 
 namespace braid {

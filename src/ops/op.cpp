@@ -1,4 +1,4 @@
-#include "cli/ops/op.h"
+#include "ops/op.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -138,13 +138,23 @@ std::span<const CallableOp* const> all_callable_ops() {
   return kOps;
 }
 
-Result<OpCall> OpCall::make(const CallableOp& op, const std::vector<std::string>& settings,
-                            const std::string& form, bool backward) {
-  OpCall call(op);
-  call.backward_ = backward;
+const CallableOp* find_callable_op(std::string_view name) {
+  for (const CallableOp* op : all_callable_ops())
+    if (op->name == name) return op;
+  return nullptr;
+}
+
+Error no_such_op(std::string_view name) {
+  std::vector<std::string> names;
+  for (const CallableOp* c : all_callable_ops()) names.push_back(c->name);
+  return {fmt::format("op: there is no op '{}'", name), suggest(std::string(name), names)};
+}
+
+Result<OpCall> OpCall::make(const CallableOp& op, const OpOptions& o) {
+  OpCall call(op, o);
   std::vector<Problem> problems;
-  call.read_form(form, problems);
-  call.read_settings(settings, problems);
+  call.read_form(o.form, problems);
+  call.read_settings(o.settings, problems);
   if (!problems.empty()) return to_error("op " + op.name + ": these options cannot be used", problems);
   return call;
 }
@@ -154,11 +164,12 @@ void OpCall::read_form(const std::string& form, std::vector<Problem>& problems) 
   const auto at =
       std::find_if(op_->forms.begin(), op_->forms.end(), [&](const OpForm& f) { return f.name == form_; });
   if (at == op_->forms.end())
-    problems.push_back(
-        {"--form", fmt::format("{} has no form '{}'", op_->name, form_), "its forms: " + form_list(*op_)});
+    problems.push_back({option("form"), fmt::format("{} has no form '{}'", op_->name, form_),
+                        "its forms: " + form_list(*op_)});
   else if (backward_ && !at->backward)
-    problems.push_back({"--form", fmt::format("{} has no backward", form_),
-                        "leave out --backward, or --form for " + op_->forms.front().name});
+    problems.push_back(
+        {dashes_ + "form", fmt::format("{} has no backward", form_),
+         fmt::format("leave out {0}backward, or {0}form for {1}", dashes_, op_->forms.front().name)});
 }
 
 void OpCall::read_settings(const std::vector<std::string>& given, std::vector<Problem>& problems) {
@@ -170,14 +181,14 @@ void OpCall::read_settings(const std::vector<std::string>& given, std::vector<Pr
     const auto s = std::find_if(op_->settings.begin(), op_->settings.end(),
                                 [&](const OpSetting& x) { return x.name == name; });
     if (s == op_->settings.end()) {
-      problems.push_back({"--set " + text, fmt::format("'{}' is not a setting of {}", name, op_->name),
+      problems.push_back({setting(text), fmt::format("'{}' is not a setting of {}", name, op_->name),
                           suggest(name, setting_names(*op_))});
     } else if (equals == std::string::npos) {
-      problems.push_back({"--set " + text, "has no value", fmt::format("write {}=VALUE", name)});
+      problems.push_back({setting(text), "has no value", fmt::format("write {}=VALUE", name)});
     } else if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      problems.push_back({"--set " + text, "is given twice", "keep one"});
+      problems.push_back({setting(text), "is given twice", "keep one"});
     } else if (const std::string wrong = value_problem(*s, text.substr(equals + 1)); !wrong.empty()) {
-      problems.push_back({"--set " + name, wrong, "give " + range_text(*s)});
+      problems.push_back({setting(name), wrong, "give " + range_text(*s)});
     } else {
       settings_[name] = text.substr(equals + 1);
     }
@@ -193,28 +204,38 @@ double OpCall::number(const std::string& setting) const {
 }
 
 Status OpCall::read(const SafeTensors& file, const std::string& file_name) {
+  std::vector<NamedTensor> tensors;
+  for (const std::string& name : file.names()) tensors.push_back({name, *file.find(name)});
+  return read(tensors, file_name);
+}
+
+Status OpCall::read(std::span<const NamedTensor> tensors, const std::string& where) {
   std::vector<Problem> problems;
   std::vector<std::string> known;
   for (const OpInput& in : op_->inputs) {
     known.push_back(in.name);
     const bool cotangent = in.need == OpNeed::kCotangent || in.need == OpNeed::kOptionalCotangent;
     if (cotangent && !backward_) continue;
-    const View* view = file.find(in.name);
-    if (view)
-      read_input(in, *view, problems);
+    const auto at = std::ranges::find(tensors, in.name, &NamedTensor::name);
+    if (at != tensors.end())
+      read_input(in, at->view, problems);
     else if (in.need == OpNeed::kRequired || in.need == OpNeed::kCotangent)
       problems.push_back({in.name, "is missing",
                           fmt::format("add {}, {} {}", in.help, dtype_name(in.dtype), shape_text(in.shape))});
   }
-  for (const std::string& name : file.names())
+  for (const auto& [name, view] : tensors) {
     if (std::find(known.begin(), known.end(), name) == known.end())
       problems.push_back({name, "is not a tensor of " + op_->name, suggest(name, known)});
+    if (std::ranges::count(tensors, name, &NamedTensor::name) > 1 &&
+        std::ranges::none_of(problems, [&](const Problem& p) { return p.where == name; }))
+      problems.push_back({name, "is given twice", "keep one"});
+  }
   if (problems.empty()) {
     read_lengths(problems);
     if (op_->validate) op_->validate(*this, problems);
   }
   if (!problems.empty()) {
-    Error e = to_error(fmt::format("op {}: {} cannot be used", op_->name, file_name), problems);
+    Error e = to_error(fmt::format("op {}: {} cannot be used", op_->name, where), problems);
     e.fix = fmt::format("See: braid op {} --help", op_->name);
     return e;
   }
@@ -302,8 +323,7 @@ Status OpCall::make_outputs() {
     return Error{fmt::format("op {}: the results would take {:.3g} GB; this machine has {:.3g} GB", op_->name,
                              bytes * 1e-9, memory * 1e-9),
                  "use fewer heads or smaller states"};
-  for (const auto& [name, shape, tokens] : wanted)
-    outputs_.emplace(name, Output{Tensor(DType::kF32, shape), tokens});
+  for (const auto& [name, shape, tokens] : wanted) outputs_.emplace(name, Output{shape, tokens});
   return {};
 }
 
@@ -332,13 +352,13 @@ Mat<const float> OpCall::tokens(const std::string& input) const {
 
 float* OpCall::data_out(const std::string& output) {
   const auto at = outputs_.find(output);
-  return at == outputs_.end() ? nullptr : at->second.tensor.as<float>().data();
+  return at == outputs_.end() ? nullptr : at->second.to;
 }
 
 Mat<float> OpCall::tokens_out(const std::string& output) {
   const auto at = outputs_.find(output);
   if (at == outputs_.end()) return {};
-  return {data_out(output), rows(), at->second.tensor.shape().count() / (dim("B") * dim("T"))};
+  return {data_out(output), rows(), at->second.shape.count() / (dim("B") * dim("T"))};
 }
 
 std::vector<const float*> OpCall::each(const std::string& input) const {
@@ -351,21 +371,26 @@ std::vector<const float*> OpCall::each(const std::string& input) const {
 std::vector<float*> OpCall::each_out(const std::string& output) {
   std::vector<float*> p;
   if (float* x = data_out(output))
-    for (size_t s = 0; s < dim("B"); ++s)
-      p.push_back(x + s * (outputs_.at(output).tensor.shape().count() / dim("B")));
+    for (size_t s = 0; s < dim("B"); ++s) p.push_back(x + s * (outputs_.at(output).shape.count() / dim("B")));
   return p;
 }
 
 void OpCall::run(Par par) {
   par_ = par;
+  for (auto& [name, out] : outputs_) {
+    if (out.to)
+      std::fill_n(out.to, out.shape.count(), 0.0f);
+    else
+      out.own = Tensor(DType::kF32, out.shape), out.to = out.own.as<float>().data();
+  }
   op_->run(*this);
   if (!padding_) return;
   // From the last sequence on, whose rows move furthest: nothing is overwritten before it has moved.
   const size_t T = dim("T");
   for (auto& [name, out] : outputs_) {
     if (!out.tokens) continue;
-    float* x = out.tensor.as<float>().data();
-    const size_t width = out.tensor.shape().count() / (dim("B") * T);
+    float* const x = out.to;
+    const size_t width = out.shape.count() / (dim("B") * T);
     for (size_t s = dim("B"); s-- > 0;) {
       const size_t n = offsets_[s + 1] - offsets_[s];
       std::memmove(x + s * T * width, x + offsets_[s] * width, n * width * sizeof(float));
@@ -376,7 +401,7 @@ void OpCall::run(Par par) {
 
 std::vector<NamedTensor> OpCall::results() const {
   std::vector<NamedTensor> all;
-  for (const auto& [name, out] : outputs_) all.push_back({name, out.tensor.view()});
+  for (const auto& [name, out] : outputs_) all.push_back({name, {out.to, DType::kF32, out.shape}});
   return all;
 }
 

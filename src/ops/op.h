@@ -1,6 +1,7 @@
-// What `braid op` can run: one entry per op, in a file of its own. An entry names its tensors with their
-// shapes in symbols, its settings and its forms; reading, checking, packing and writing follow from that.
-// To add an op: write its entry, declare it below, add it to all_callable_ops().
+// Ops by name on named tensors, for `braid op` and for other languages: one entry per op, in a file of its
+// own. An entry names its tensors with their shapes in symbols, its settings and its forms; checking, packing
+// and the shapes of results follow from that. To add an op: write its entry, declare it below, add it to
+// all_callable_ops().
 #pragma once
 
 #include <map>
@@ -20,8 +21,8 @@ class OpCall;
 enum class OpNeed : uint8_t {
   kRequired,
   kOptional,
-  kCotangent,          // required with --backward, else not read
-  kOptionalCotangent,  // read with --backward only
+  kCotangent,          // required for a backward pass, else not read
+  kOptionalCotangent,  // read for a backward pass only
 };
 
 // Shapes are symbols with spaces between, "B T Hk dk"; alternatives with " | " between; "W-1" is one less
@@ -37,7 +38,7 @@ struct OpOutput {
   std::string name;
   std::string shape;  // "like g": as that input, and only if it is given
   std::string help;
-  bool gradient = false;  // written with --backward only
+  bool gradient = false;  // of a backward pass only
 };
 
 struct OpSetting {
@@ -76,20 +77,40 @@ const CallableOp& selective_scan_op();
 const CallableOp& short_conv_op();
 std::span<const CallableOp* const> all_callable_ops();
 
+const CallableOp* find_callable_op(std::string_view name);  // null if there is none
+Error no_such_op(std::string_view name);
+
 OpInput lengths_input();  // for every op on sequences
 
-// One use of an op: tensors from a file, checked; results for another. Kernels see packed tokens: the rows of
-// all sequences end to end, without padding.
+struct OpOptions {
+  std::vector<std::string> settings = {};  // "name=value"
+  std::string form = {};                   // empty: the op's first
+  bool backward = false;                   // also the gradients
+  std::string dashes = {};                 // before the names of these in messages: "--" on a command line
+};
+
+// One use of an op: named tensors in, checked; named results out. Kernels see packed tokens: the rows of all
+// sequences end to end, without padding.
 class OpCall {
  public:
-  // `settings` are "name=value"; everything wrong with them and the form is reported at once.
-  static Result<OpCall> make(const CallableOp& op, const std::vector<std::string>& settings,
-                             const std::string& form, bool backward);
-  // So is everything wrong with the tensors. The file must outlive the call.
+  // Everything wrong with the options is reported at once.
+  static Result<OpCall> make(const CallableOp& op, const OpOptions& options);
+  // So is everything wrong with the tensors, which must outlive the call; `where` they are from is for
+  // messages.
+  Status read(std::span<const NamedTensor> tensors, const std::string& where);
   Status read(const SafeTensors& file, const std::string& file_name);
+  std::vector<NamedTensor> results()
+      const;  // names and shapes after read, numbers after run; valid as long as this is
+  // A result goes to the caller's memory, as large as results() says, instead of to memory of this. Before
+  // run.
+  void place(const std::string& result, float* to) { outputs_.at(result).to = to; }
   void run(Par par);
-  std::vector<NamedTensor> results() const;  // after run; valid as long as this is
 
+  // As messages call them.
+  std::string setting(const std::string& name) const {
+    return (dashes_.empty() ? "setting " : dashes_ + "set ") + name;
+  }
+  std::string option(const std::string& name) const { return dashes_ + name; }
   const std::string& form() const { return form_; }
   bool backward() const { return backward_; }
   Par par() const { return par_; }
@@ -116,7 +137,7 @@ class OpCall {
   std::vector<float*> each_out(const std::string& output);
 
  private:
-  explicit OpCall(const CallableOp& op) : op_(&op) {}
+  OpCall(const CallableOp& op, const OpOptions& o) : op_(&op), backward_(o.backward), dashes_(o.dashes) {}
   void read_settings(const std::vector<std::string>& given, std::vector<Problem>& problems);
   void read_form(const std::string& form, std::vector<Problem>& problems);
   void read_input(const OpInput& in, const View& view, std::vector<Problem>& problems);
@@ -127,7 +148,7 @@ class OpCall {
   const CallableOp* op_;
   std::string form_;
   bool backward_ = false;
-  std::string impl_;
+  std::string impl_, dashes_;
   Par par_;
   std::map<std::string, int64_t> dims_;
   std::map<std::string, std::string> settings_;
@@ -137,8 +158,10 @@ class OpCall {
     Tensor packed;  // without the padding, if there is any
   };
   struct Output {
-    Tensor tensor;  // tokens are packed while the op runs
-    bool tokens;
+    Shape shape;
+    bool tokens;          // packed while the op runs
+    float* to = nullptr;  // the caller's, or of `own`
+    Tensor own = {};
   };
   std::map<std::string, Input> inputs_;
   std::map<std::string, Output> outputs_;

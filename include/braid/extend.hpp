@@ -1,10 +1,8 @@
-// Models: configs, presets, the one forward, files, and what it takes to add a mixer.
+// For those who add mixers and ops: the executor with its tape, the ops of the forward, the table of mixers.
 #pragma once
 
 #include "autograd/ops.h"
 #include "base/cpu.h"
-#include "io/json.h"
-#include "io/safetensors.h"
 #include "model/config.h"
 #include "model/mixers/attend.h"
 #include "model/mixers/fast_weight.h"
@@ -12,4 +10,4 @@
 #include "model/mixers/registry.h"
 #include "model/mixers/remember.h"
 #include "model/model.h"
-#include "model/presets.h"
+#include "version.hpp"

@@ -1,0 +1,1 @@
+// Belongs to the targets that carry the precompiled headers.

@@ -1,4 +1,0 @@
-// Chat templates: conversations to text.
-#pragma once
-
-#include "chat/template.h"
