@@ -210,12 +210,12 @@ struct Bench {
         j["parts"][op] = {{"seconds", seconds}, {"share", seconds / all}};
       return print_json(j);
     }
-    fmt::print("| {} | {} | {:.1f} | {} | {:>20} | {:>8.2f} ± {:2.0f} % | {:>6} | {:>5} | {:>5} |\n", o.model,
-               format, 1e-6 * static_cast<double>(weight_bytes), pool.threads(), test, rate, 100 * t.spread,
-               bytes > 0 ? fmt::format("{:.1f}", bytes / t.seconds * 1e-9) : "",
-               bytes > 0 ? fmt::format("{:.0f} %", 100 * bytes / t.seconds / read) : "",
-               products > 0 ? fmt::format("{:.0f} %", 100 * products / t.seconds) : "");
-    for (const auto& [seconds, op] : where) fmt::print("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
+    say("| {} | {} | {:.1f} | {} | {:>20} | {:>8.2f} ± {:2.0f} % | {:>6} | {:>5} | {:>5} |\n", o.model,
+        format, 1e-6 * static_cast<double>(weight_bytes), pool.threads(), test, rate, 100 * t.spread,
+        bytes > 0 ? fmt::format("{:.1f}", bytes / t.seconds * 1e-9) : "",
+        bytes > 0 ? fmt::format("{:.0f} %", 100 * bytes / t.seconds / read) : "",
+        products > 0 ? fmt::format("{:.0f} %", 100 * products / t.seconds) : "");
+    for (const auto& [seconds, op] : where) say("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
   }
 
   void prefill(size_t length, size_t depth) {
@@ -260,7 +260,7 @@ struct Bench {
 
 }  // namespace
 
-int bench_infer(const InferBench& o, InferTests tests, int threads, bool json) {
+int bench_infer(const InferBench& o, InferTests tests, ThreadPool& pool, bool json) {
   if (o.model.empty()) return wrong_use({"bench: --model is missing", "give a model folder"});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
@@ -271,10 +271,8 @@ int bench_infer(const InferBench& o, InferTests tests, int threads, bool json) {
                                      batches = parse_ids(o.batch, "--sequences");
   for (const auto* list : {&lengths, &depths, &batches})
     if (!*list) return wrong_use(list->error());
-  if (std::ranges::min(*lengths) < 1 || std::ranges::min(*batches) < 1 || o.gen < 1 || o.gen > 1'000'000 ||
-      o.repeat < 1 || o.repeat > 1000)
-    return wrong_use({"bench: --prompt, --gen, --sequences and --repeat are at least 1"});
-  ThreadPool pool(threads, kernel_choice());
+  if (std::ranges::min(*lengths) < 1 || std::ranges::min(*batches) < 1)
+    return wrong_use({"bench: --prompt and --sequences are at least 1", "give numbers from 1"});
   const double start = seconds_now();
   const Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
@@ -297,13 +295,12 @@ int bench_infer(const InferBench& o, InferTests tests, int threads, bool json) {
   for (const auto& [f, bytes] : formats)
     bench.format += (bench.format.empty() ? "" : "+") + std::string(weight_format_name(f));
   if (!json)
-    fmt::print(
-        "{}, {}, {} threads: memory read {:.1f} GB/s, FMA peak {:.0f} GFLOP/s; loaded in {:.2f} s, first "
+    say("{}, {}, {} threads: memory read {:.1f} GB/s, FMA peak {:.0f} GFLOP/s; loaded in {:.2f} s, first "
         "token after "
         "{:.2f} s\n\n| model | weights | MB | threads | test | tokens/s | GB/s | of memory | of products |\n"
         "|---|---|---|---|---|---|---|---|---|\n",
-        cpu_model(), isa_name(pool.kernels().isa()), threads, bench.read * 1e-9, bench.peak * 1e-9, loaded,
-        token);
+        cpu_model(), isa_name(pool.kernels().isa()), pool.threads(), bench.read * 1e-9, bench.peak * 1e-9,
+        loaded, token);
   for (const int32_t d : *depths) {
     if (tests.prefill)
       for (const int32_t n : *lengths) bench.prefill(static_cast<size_t>(n), static_cast<size_t>(d));

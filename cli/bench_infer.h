@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/number.h"
+#include "base/parallel.h"
 #include "cli/weight_flags.h"
 
 namespace braid {
@@ -18,18 +20,27 @@ struct InferBench {
   void visit(V& v) {
     v("--model", model, "prefill, decode: model folder");
     weights.visit(v);
-    v("--prompt,-p", prompt, "prefill: tokens of the prompt, or several numbers, e.g. 512,4096");
-    v("--gen,-n", gen, "decode: tokens to write");
+    visit_prefill(v);
+    visit_decode(v);
     v("--depth,-d", depth, "prefill, decode: tokens read before, or several numbers, e.g. 0,4096");
-    v("--sequences", batch, "decode: sequences written together, or several numbers, e.g. 1,8");
-    v("--repeat,-r", repeat, "prefill, decode: runs of each test; the median counts");
+    v("--repeat,-r", repeat, "prefill, decode: runs of each test; the median counts",
+      Bounds<int64_t>{1, 1000});
     v("--parts", parts, "prefill, decode: where the time goes, op by op, from one more pass");
+  }
+  template <class V>
+  void visit_prefill(V& v) {
+    v("--prompt,-p", prompt, "prefill: tokens of the prompt, or several numbers, e.g. 512,4096");
+  }
+  template <class V>
+  void visit_decode(V& v) {
+    v("--gen,-n", gen, "decode: tokens to write", Bounds<int64_t>{1, 1'000'000});
+    v("--sequences", batch, "decode: sequences written together, or several numbers, e.g. 1,8");
   }
 };
 
 struct InferTests {
   bool prefill = false, decode = false;
 };
-int bench_infer(const InferBench& o, InferTests tests, int threads, bool json);
+int bench_infer(const InferBench& o, InferTests tests, ThreadPool& pool, bool json);
 
 }  // namespace braid

@@ -147,36 +147,27 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
                 {"share_by_op", shares}});
     return {};
   }
-  fmt::print(
-      "{}: {} parameters, {} x {} tokens, {}{}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), "
+  say("{}: {} parameters, {} x {} tokens, {}{}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), "
       "{:.0f} "
       "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak{}, activations {:.1f} MB, process {:.1f} MB\n",
       o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, length, c.precision,
       o.recompute ? " recomputed" : "", pool.threads(), isa_name(pool.kernels().isa()), timing.seconds * 1e3,
       100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak, source ? " if no tokens shared rows" : "",
       static_cast<double>(gradient.arena_bytes()) * 1e-6, static_cast<double>(memory) * 1e-6);
-  fmt::print("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
+  say("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
   std::vector<std::pair<std::string_view, Profile::Entry>> sorted(profile.ops.begin(), profile.ops.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
     return a.second.forward + a.second.backward > b.second.forward + b.second.backward;
   });
   for (const auto& [name, e] : sorted)
-    fmt::print("{:<24} {:>7.1f} % {:>7.1f} %\n", name, 100 * e.forward / total, 100 * e.backward / total);
+    say("{:<24} {:>7.1f} % {:>7.1f} %\n", name, 100 * e.forward / total, 100 * e.backward / total);
   return {};
 }
 
 }  // namespace
 
-int bench_train(const TrainBench& o, int threads, bool json) {
+int bench_train(const TrainBench& o, ThreadPool& pool, bool json) {
   std::vector<Problem> p;
-  const auto range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high)
-      p.push_back({name, fmt::format("is {}", value), fmt::format("give a number from {} to {}", low, high)});
-  };
-  range("--batch", o.batch, 1, 1'000'000), range("--vocab", o.vocab, 1, 1 << 24);
-  range("--tokens", o.tokens, 0, 4'000'000'000), range("--rounds", o.rounds, 1, 100000);
-  range("--d-model", o.d_model, 0, 1 << 20), range("--layers", o.layers, 0, 10000);
-  range("--heads", o.heads, 0, 4096), range("--d-ff", o.d_ff, 0, 1 << 24);
   const std::vector<std::string> precisions = words(o.precision);
   for (const std::string& s : precisions)
     if (s != "f32" && s != "bf16")
@@ -187,7 +178,9 @@ int bench_train(const TrainBench& o, int threads, bool json) {
     p.push_back({"--tokens", "is given with a task", "give --batch: a task has its own lengths"});
   const Result<std::vector<int32_t>> lengths = parse_ids(o.task.empty() ? o.length : "0", "--length");
   if (!lengths) return wrong_use(lengths.error());
-  for (const int32_t n : *lengths) range("--length", n, o.task.empty() ? 1 : 0, 100'000'000);
+  for (const int32_t n : *lengths)
+    if (o.task.empty() && (n < 1 || n > 100'000'000))
+      p.push_back({"--length", fmt::format("is {}", n), "give numbers from 1 to 100000000"});
   if (!p.empty()) return wrong_use(to_error("these options cannot be used", p));
 
   // Everything is read before anything is timed: a wrong name should not end an hour of measurements.
@@ -206,7 +199,6 @@ int bench_train(const TrainBench& o, int threads, bool json) {
     if (!config) return wrong_use(config.error());
     configs.push_back(*config);
   }
-  ThreadPool pool(threads, kernel_choice());
   double peak = 0;
   for (size_t a = 0; a < archs.size(); ++a)
     for (const std::string& precision : precisions)

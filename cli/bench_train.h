@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/number.h"
+#include "base/parallel.h"
+
 namespace braid {
 
 struct TrainBench {
@@ -20,24 +23,27 @@ struct TrainBench {
     v("--size", size, "train: its size");
     v("--config", config, "train: a config.json instead");
     v("--set", set, "train: change one value of the config; may be repeated");
-    v("--d-model", d_model, "train: width instead of the size's; 0 = the size's");
-    v("--layers", layers, "train: layers instead of the size's");
-    v("--heads", heads, "train: heads instead of the size's");
-    v("--d-ff", d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model");
-    v("--batch", batch, "train: sequences per step");
+    v("--d-model", d_model, "train: width instead of the size's; 0 = the size's",
+      Bounds<int64_t>{0, 1 << 20});
+    v("--layers", layers, "train: layers instead of the size's", Bounds<int64_t>{0, 10'000});
+    v("--heads", heads, "train: heads instead of the size's", Bounds<int64_t>{0, 4096});
+    v("--d-ff", d_ff, "train: inner width of the MLP; 0 = the size's, or 8/3 of --d-model",
+      Bounds<int64_t>{0, 1 << 24});
+    v("--batch", batch, "train: sequences per step", Bounds<int64_t>{1, 1'000'000});
     v("--tokens", tokens,
-      "train: tokens per step, instead of --batch: tokens / length sequences, at least one");
+      "train: tokens per step, instead of --batch: tokens / length sequences, at least one",
+      Bounds<int64_t>{0, 4'000'000'000});
     v("--length", length, "train: tokens per sequence, or several lengths, e.g. 512,2048");
-    v("--vocab", vocab, "train: vocabulary");
+    v("--vocab", vocab, "train: vocabulary", Bounds<int64_t>{1, 1 << 24});
     v("--task", task,
       "train: a batch of this task with its lengths and targets, in the place of --length and --vocab");
     v("--task-set", task_set, "train: change one setting of the task; may be repeated");
     v("--precision", precision, "train: f32, bf16 or f32,bf16");
     v("--recompute", recompute, "train: keep only the input of each layer and run it again for the gradient");
-    v("--rounds", rounds, "train: steps to time");
+    v("--rounds", rounds, "train: steps to time", Bounds<int64_t>{1, 100'000});
   }
 };
 
-int bench_train(const TrainBench& o, int threads, bool json);
+int bench_train(const TrainBench& o, ThreadPool& pool, bool json);
 
 }  // namespace braid

@@ -1,8 +1,6 @@
 // What the verbs share: options from visit() functions, output, and how errors end the program.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +9,9 @@
 
 #include "base/error.h"
 #include "base/kernel_choice.h"
+#include "base/number.h"
+#include "base/parallel.h"
+#include "cli/output.h"
 #include "io/json.h"
 #include "model/fields.h"
 #include "train/setup.h"
@@ -58,10 +59,12 @@ class OptionAdder {
  public:
   explicit OptionAdder(CLI::App& app) : app_(app) {}
   void operator()(const char* name, bool& value, const char* help);
-  void operator()(const char* name, int64_t& value, const char* help);
-  void operator()(const char* name, double& value, const char* help);
-  void operator()(const char* name, std::optional<int64_t>& value, const char* help);
-  void operator()(const char* name, std::optional<double>& value, const char* help);
+  void operator()(const char* name, int64_t& value, const char* help, Bounds<int64_t> range = {});
+  void operator()(const char* name, double& value, const char* help, Bounds<double> range = {});
+  void operator()(const char* name, std::optional<int64_t>& value, const char* help,
+                  Bounds<int64_t> range = {});
+  void operator()(const char* name, std::optional<double>& value, const char* help,
+                  Bounds<double> range = {});
   void operator()(const char* name, std::string& value, const char* help);
   void operator()(const char* name, std::vector<std::string>& value, const char* help);  // may be repeated
   void several(const char* name, std::vector<std::string>& value, const char* help);  // may also take several
@@ -72,8 +75,11 @@ class OptionAdder {
   CLI::App& app_;
 };
 bool given(const CLI::App& app, const char* name);  // whether the user gave this option
+struct WrongValue {                                 // thrown while options are parsed, caught by main
+  Error error;
+};
 
-// Prints "braid: what" and the fix to stderr.
+// Prints "braid: what" and the fix to stderr, readable().
 int fail(const Error& error, int code = kFailed);
 int wrong_use(const Error& error);
 
@@ -85,8 +91,9 @@ Program this_program();  // for run records
 // One JSON object on a line of stdout.
 void print_json(const Json& j);
 
-int resolve_threads(int64_t asked);  // 0: all cores
-KernelChoice kernel_choice();        // what BRAID_ISA and BRAID_KERNEL say
+inline constexpr Bounds<int64_t> kThreads{0, 1024}, kFromZero{.low = 0};
+KernelChoice kernel_choice();                     // what BRAID_ISA and BRAID_KERNEL say
+Result<ThreadPool> start_threads(int64_t asked);  // of --threads, with it; 0: all cores
 Result<std::vector<int32_t>> parse_ids(const std::string& text, const std::string& option);  // "1,2,3"
 
 }  // namespace braid

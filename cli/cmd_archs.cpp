@@ -17,7 +17,7 @@ Result<size_t> parameters(const Preset& p, const std::string& size) {
 }
 
 void print_fields(const std::vector<FieldDoc>& fields) {
-  for (const FieldDoc& f : fields) fmt::print("    {:<20} {:<9} {}\n", f.name, f.value, f.help);
+  for (const FieldDoc& f : fields) say("    {:<20} {:<9} {}\n", f.name, f.value, f.help);
 }
 
 Json to_json(const std::vector<FieldDoc>& fields) {
@@ -47,7 +47,7 @@ PerLayer per_layer(const MixerEntry& m) {
 }
 
 int run(bool json) {
-  if (!json) fmt::print("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
+  if (!json) say("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
   for (const Preset& p : all_presets()) {
     Json sizes = Json::object();
     std::string line;
@@ -61,11 +61,10 @@ int run(bool json) {
     if (json)
       print_json({{"arch", p.name}, {"summary", p.summary}, {"parameters", sizes}});
     else
-      fmt::print("  {:<20} {}\n  {:<20}{}\n", p.name, p.summary, "", line);
+      say("  {:<20} {}\n  {:<20}{}\n", p.name, p.summary, "", line);
   }
   if (!json)
-    fmt::print(
-        "\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and numbers of state per "
+    say("\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and numbers of state per "
         "layer with d_model 1024, 8 heads, 2048 tokens\n");
   for (const MixerEntry& m : built_in_mixers().all()) {
     const PerLayer size = per_layer(m);
@@ -77,17 +76,17 @@ int run(bool json) {
                   {"settings", to_json(m.fields())}});
       continue;
     }
-    fmt::print("  {:<20} {} ({:.2f} M, {:.3g} K)\n", m.name, m.summary,
-               static_cast<double>(size.parameters) * 1e-6, static_cast<double>(size.state) * 1e-3);
+    say("  {:<20} {} ({:.2f} M, {:.3g} K)\n", m.name, m.summary, static_cast<double>(size.parameters) * 1e-6,
+        static_cast<double>(size.state) * 1e-3);
     print_fields(m.fields());
   }
-  if (!json) fmt::print("\nMLPs and their settings (--set pattern.*.mlp.NAME=VALUE)\n");
+  if (!json) say("\nMLPs and their settings (--set pattern.*.mlp.NAME=VALUE)\n");
   for (const MlpDoc& m : all_mlps()) {
     if (json) {
       print_json({{"mlp", m.name}, {"summary", m.summary}, {"settings", to_json(m.fields)}});
       continue;
     }
-    fmt::print("  {:<20} {}\n", m.name, m.summary);
+    say("  {:<20} {}\n", m.name, m.summary);
     print_fields(m.fields);
   }
   return kOk;

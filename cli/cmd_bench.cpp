@@ -31,8 +31,8 @@ Status check_op(const OpEntry& op, Par par) {
 struct Machine {
   ThreadPool pool;
   double peak, read, update;  // flop/s, bytes/s, bytes/s
-  explicit Machine(int threads)
-      : pool(threads, kernel_choice()),
+  explicit Machine(ThreadPool started)
+      : pool(std::move(started)),
         peak(measure_fma_peak(pool)),
         read(measure_read_bandwidth(pool)),
         update(measure_update_bandwidth(pool)) {}
@@ -58,34 +58,38 @@ void print_case(const Options& o, const BenchCase& c, std::string_view impl, con
   const auto pair = [](bool has, double x, double limit_of) {
     return has ? fmt::format("{:>9.1f} {:>5.0f}%", x * 1e-9, 100 * x / limit_of) : fmt::format("{:>16}", "");
   };
-  fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10.4g} {:>5.0f}% {} {} {:>7.2f}\n", c.name, bench_form(c), impl,
-             m.pool.threads(), t.seconds * 1e3, 100 * t.spread, pair(c.flops > 0, flops, m.peak),
-             pair(c.bytes > 0, bytes, limit), first / t.seconds);
+  say("{:<44} {:<17} {:<7} {:>2} {:>10.4g} {:>5.0f}% {} {} {:>7.2f}\n", c.name, bench_form(c), impl,
+      m.pool.threads(), t.seconds * 1e3, 100 * t.spread, pair(c.flops > 0, flops, m.peak),
+      pair(c.bytes > 0, bytes, limit), first / t.seconds);
 }
 
-int bench_ops(const Options& o, std::span<const int> threads, std::string_view prefix) {
+int bench_ops(const Options& o, std::span<const int32_t> threads, std::string_view prefix) {
   const KernelChoice kernels = kernel_choice();
   const Par par = Par().with(kernels);
   std::vector<std::unique_ptr<Machine>> machines;
   for (const int n : threads) {
-    const Machine& m = *machines.emplace_back(std::make_unique<Machine>(n));
+    Result<ThreadPool> pool = start_threads(n);
+    if (!pool) return fail(pool.error());
+    const Machine& m = *machines.emplace_back(std::make_unique<Machine>(*std::move(pool)));
     if (!o.json)
-      fmt::print(
-          "{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
+      say("{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
           "GB/s\n",
-          cpu_model(), isa_name(m.pool.kernels().isa()), n, m.peak * 1e-9, m.read * 1e-9, m.update * 1e-9);
+          cpu_model(), isa_name(m.pool.kernels().isa()), m.pool.threads(), m.peak * 1e-9, m.read * 1e-9,
+          m.update * 1e-9);
   }
   if (!o.json)
-    fmt::print("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form",
-               "impl", "n", "ms", "spread", "GFLOP/s", "peak", "GB/s", "mem", "speedup");
+    say("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form", "impl", "n",
+        "ms", "spread", "GFLOP/s", "peak", "GB/s", "mem", "speedup");
   // Cases come with their data: if --only begins with the name of an op, the others' is not made.
   const auto fits = [&](const OpEntry& op) { return o.only.starts_with(op.name); };
   const bool named = std::ranges::any_of(all_ops(), fits);
+  bool found = false;
   for (const OpEntry& op : all_ops()) {
     if (!op.name.starts_with(prefix) || (named && !fits(op) && !op.name.starts_with(o.only))) continue;
     std::vector<BenchCase> cases = op_check(op.name).bench();
     std::erase_if(cases, [&](const BenchCase& c) { return c.name.find(o.only) == std::string::npos; });
     if (cases.empty()) continue;
+    found = true;
     if (Status s = check_op(op, par); !s) return fail(s.error());
     const std::string_view impl = op.impls().rows()[op.impls().chosen(par)].name;
     for (BenchCase& c : cases) {
@@ -98,7 +102,44 @@ int bench_ops(const Options& o, std::span<const int> threads, std::string_view p
       c.run = {};  // gives its memory back
     }
   }
+  if (!found)
+    return wrong_use({fmt::format("bench {}: no case has '{}' in its name", o.what, o.only),
+                      "give a part of a name, or leave out --only to see them all"});
   return kOk;
+}
+
+// The first of some options that the user gave, or "".
+class GivenAmong {
+ public:
+  explicit GivenAmong(const CLI::App& app) : app_(app) {}
+  template <class... Rest>
+  void operator()(const char* name, const Rest&...) {
+    const std::string first = std::string(name).substr(0, std::string_view(name).find(','));
+    if (found_.empty() && given(app_, first.c_str())) found_ = first;
+  }
+  const std::string& found() const { return found_; }
+
+ private:
+  const CLI::App& app_;
+  std::string found_;
+};
+
+Status check_meant(const CLI::App& app, Options& o, bool ops, bool train, bool prefill, bool decode) {
+  const auto refuse = [&](const std::string& option, const char* whose) {
+    return Error{fmt::format("bench {}: {} has no meaning here, it is for {}", o.what, option, whose),
+                 "leave it out"};
+  };
+  if (!ops && given(app, "--only")) return refuse("--only", "matmul and kernels");
+  GivenAmong of_train(app), of_inference(app), of_prefill(app), of_decode(app);
+  if (!train) o.train.visit(of_train);
+  if (!prefill && !decode) o.infer.visit(of_inference);
+  if (decode && !prefill) o.infer.visit_prefill(of_prefill);
+  if (prefill && !decode) o.infer.visit_decode(of_decode);
+  if (!of_train.found().empty()) return refuse(of_train.found(), "train");
+  if (!of_inference.found().empty()) return refuse(of_inference.found(), "prefill and decode");
+  if (!of_prefill.found().empty()) return refuse(of_prefill.found(), "prefill");
+  if (!of_decode.found().empty()) return refuse(of_decode.found(), "decode");
+  return {};
 }
 
 }  // namespace
@@ -112,27 +153,26 @@ std::function<int()> define_bench(CLI::App& app) {
   o->infer.visit(add);
   add("--threads", o->threads, "threads; 0 = all cores; matmul, kernels: also several, e.g. 1,2");
   add("--json", o->json, "one JSON line per case and number of threads");
-  return [o]() -> int {
-    const Result<std::vector<int32_t>> asked = parse_ids(o->threads, "--threads");
-    if (!asked) return wrong_use(asked.error());
-    std::vector<int> threads;
-    for (const int32_t n : *asked) {
-      if (n > 1024)
-        return wrong_use({fmt::format("bench: --threads is {}", n), "give numbers from 0 to 1024"});
-      threads.push_back(resolve_threads(n));
-    }
-    if (o->what == "matmul") return bench_ops(*o, threads, "matmul");
-    if (o->what == "kernels") return bench_ops(*o, threads, "");
-    if (threads.size() > 1)
+  return [o, &app]() -> int {
+    const bool train = o->what == "train", both = o->what == "prefill,decode",
+               prefill = both || o->what == "prefill", decode = both || o->what == "decode",
+               ops = o->what == "matmul" || o->what == "kernels";
+    if (!train && !prefill && !decode && !ops)
+      return wrong_use({"bench: there is no '" + o->what + "'",
+                        suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode"})});
+    // Options of the others would be ignored.
+    if (Status s = check_meant(app, *o, ops, train, prefill, decode); !s) return wrong_use(s.error());
+    const Result<std::vector<int32_t>> threads = parse_ids(o->threads, "--threads");
+    if (!threads) return wrong_use(threads.error());
+    if (std::ranges::max(*threads) > kThreads.high)
+      return wrong_use({fmt::format("--threads is {}", o->threads), "give numbers from 0 to 1024"});
+    if (ops) return bench_ops(*o, *threads, o->what == "matmul" ? "matmul" : "");
+    if (threads->size() > 1)
       return wrong_use({"bench: " + o->what + " takes one number of --threads", "run it once for each"});
-    if (o->what == "train") return bench_train(o->train, threads.front(), o->json);
-    const bool both = o->what == "prefill,decode";
-    if (both || o->what == "prefill" || o->what == "decode")
-      return bench_infer(o->infer,
-                         {.prefill = both || o->what == "prefill", .decode = both || o->what == "decode"},
-                         threads.front(), o->json);
-    return wrong_use({"bench: there is no '" + o->what + "'",
-                      suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode"})});
+    Result<ThreadPool> pool = start_threads(threads->front());
+    if (!pool) return fail(pool.error());
+    return train ? bench_train(o->train, *pool, o->json)
+                 : bench_infer(o->infer, {.prefill = prefill, .decode = decode}, *pool, o->json);
   };
 }
 

@@ -15,7 +15,7 @@
 #include "infer/conversation.h"
 #include "io/file.h"
 #include "io/folder.h"
-#include "io/ordered_json.h"
+#include "io/json.h"
 #include "model/model.h"
 
 namespace braid {
@@ -38,16 +38,19 @@ struct Options {
     v("--tools", tools, "a JSON list of tools that the template tells the model about");
     v("--template", template_file, "a chat template instead of the model's");
     v("--set", set, "a variable of the template, e.g. enable_thinking=false; may be repeated");
-    v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)");
+    v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)",
+      kMaxTokens);
     v("--stop", stop, "end an answer before this string would appear; may be repeated");
     sampling.visit(v);
     weights.visit(v);
-    v("--draft", draft, "guess up to this many tokens per pass, 7 at most; see braid generate");
-    v("--cache-mb", cache_mb, "memory for states that spare reading a prompt again");
-    v("--cache-grid", cache_grid, "keep one about every so many tokens; 0 = only at ends of messages");
+    v("--draft", draft, "guess up to this many tokens per pass, 7 at most; see braid generate", kDraft);
+    v("--cache-mb", cache_mb, "memory for states that spare reading a prompt again",
+      Bounds<int64_t>{0, int64_t{1} << 40});
+    v("--cache-grid", cache_grid, "keep one about every so many tokens; 0 = only at ends of messages",
+      kFromZero);
     v("--cache-bf16", cache_bf16, "keep them in half the memory, rounded: answers may then differ");
     v("--verbose", verbose, "tell how much of a prompt was remembered, and why not more");
-    v("--threads", threads, "threads; 0 = all cores");
+    v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "with --prompt: print one JSON object instead of streaming");
   }
 };
@@ -98,8 +101,8 @@ class Chat {
     catch_interrupts();
     Result<Reply> r = c_.answer([&](std::string_view s) {
       if (!stream) return;
-      std::fwrite(s.data(), 1, s.size(), stdout);
-      std::fflush(stdout);
+      put(s);
+      flush_output();
     });
     release_interrupts();
     return r;
@@ -108,7 +111,7 @@ class Chat {
   void ask(const std::string& text) { c_.ask(text); }
 
   int talk() {
-    if (isatty(STDIN_FILENO)) fmt::print(stderr, "/help lists the commands, /exit or Ctrl-D leaves.\n");
+    if (isatty(STDIN_FILENO)) braid::tell("/help lists the commands, /exit or Ctrl-D leaves.\n");
     for (std::string line; read(line);) {
       if (line.empty()) continue;
       if (line[0] == '/') {
@@ -122,10 +125,10 @@ class Chat {
   }
 
   void tell(const Reply& r) const {
-    fmt::print(stderr, "[prompt: {} cached, {} replayed, {} computed: {}]\n[{} states kept, {:.1f} MB]\n",
-               r.recalled.cached, r.recalled.replayed, r.recalled.computed, r.recalled.why,
-               c_.memory().size(), static_cast<double>(c_.memory().bytes()) / (1 << 20));
-    if (o_.draft) fmt::print(stderr, "[{}]\n", draft_text(r.generated));
+    braid::tell("[prompt: {} cached, {} replayed, {} computed: {}]\n[{} states kept, {:.1f} MB]\n",
+                r.recalled.cached, r.recalled.replayed, r.recalled.computed, r.recalled.why,
+                c_.memory().size(), static_cast<double>(c_.memory().bytes()) / (1 << 20));
+    if (o_.draft) braid::tell("[{}]\n", draft_text(r.generated));
   }
 
  private:
@@ -142,15 +145,15 @@ class Chat {
       fail(r.error());
       return;
     }
-    fmt::print("\n");
+    say("\n");
     const Generated& g = r->generated;
     const size_t fed = r->prompt_tokens - r->recalled.cached;
-    fmt::print(stderr, "[{} tokens at {:.1f}/s; prompt: {} read at {:.0f}/s, {} remembered{}]\n",
-               g.tokens.size(), static_cast<double>(g.tokens.size()) / g.decode_seconds, fed,
-               static_cast<double>(fed) / g.prefill_seconds, r->recalled.cached,
-               g.why == "cancelled" ? "; stopped by Ctrl-C"
-               : g.why == "length"  ? "; --max-tokens reached"
-                                    : "");
+    braid::tell("[{} tokens at {:.1f}/s; prompt: {} read at {:.0f}/s, {} remembered{}]\n", g.tokens.size(),
+                static_cast<double>(g.tokens.size()) / g.decode_seconds, fed,
+                static_cast<double>(fed) / g.prefill_seconds, r->recalled.cached,
+                g.why == "cancelled" ? "; stopped by Ctrl-C"
+                : g.why == "length"  ? "; --max-tokens reached"
+                                     : "");
     if (o_.verbose) tell(*r);
   }
 
@@ -209,8 +212,7 @@ class Chat {
   void history() const {
     const Result<Json> messages = parse_ordered_json(c_.messages(), "messages");
     for (const Json& m : *messages)
-      fmt::print(
-          "{}: {}\n", m.value("role", ""),
+      say("{}: {}\n", m.value("role", ""),
           m.contains("content") && m["content"].is_string() ? m["content"].get<std::string>() : m.dump());
   }
 
@@ -227,7 +229,7 @@ class Chat {
     Status status;
     if (name == "/exit" || name == "/quit" || name == "/bye") return false;
     if (name == "/help") {
-      fmt::print(stderr, "{}", kHelp);
+      braid::tell("{}", kHelp);
     } else if (name == "/reset" || name == "/clear") {
       c_.reset();
     } else if (name == "/system") {
@@ -264,12 +266,7 @@ int run(const Options& o) {
   if (o.model.empty())
     return wrong_use(
         {"chat: --model is missing", "give a model folder with a tokenizer and a chat template"});
-  if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
   if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
-  if (Status s = check_draft(o.draft); !s) return wrong_use(s.error());
-  if (o.cache_mb < 0 || o.cache_mb > (int64_t{1} << 40))
-    return wrong_use({fmt::format("--cache-mb is {}", o.cache_mb), "give the megabytes to use at most"});
-  if (o.cache_grid < 0) return wrong_use({fmt::format("--cache-grid is {}", o.cache_grid), "give 0 or more"});
   const std::string template_path = o.template_file.empty() ? o.model : o.template_file;
   if (const Result<ChatTemplate> chat = ChatTemplate::load(template_path); !chat)  // before the weights
     return fail(chat.error());
@@ -277,7 +274,9 @@ int run(const Options& o) {
   if (!format) return wrong_use(format.error());
   const Result<Activations> activations = o.weights.resolve_activations();
   if (!activations) return wrong_use(activations.error());
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   Context context(pool, *activations);
   Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
@@ -307,7 +306,7 @@ int run(const Options& o) {
   const Result<Reply> r = c.answer(!o.json);
   if (!r) return fail(r.error());
   if (!o.json) {
-    fmt::print("\n");
+    say("\n");
     if (o.verbose) c.tell(*r);
     return kOk;
   }

@@ -1,7 +1,7 @@
 #include "chat/template.h"
 #include "cli/cli.h"
 #include "cli/template_variables.h"
-#include "io/ordered_json.h"
+#include "io/json.h"
 
 namespace braid {
 namespace {
@@ -31,7 +31,7 @@ int run(const Options& o) {
   if (o.messages.empty()) return wrong_use({"chat-template: --messages is missing", "give a JSON file"});
   const Result<ChatTemplate> chat = ChatTemplate::load(o.model);
   if (!chat) return fail(chat.error());
-  Result<Json> given = load_ordered_json(o.messages);
+  Result<Json> given = load_json(o.messages);
   if (!given) return fail(given.error());
   Json context = given->is_object() ? *given : Json{{"messages", *given}};
   if (!context.contains("messages") || !context["messages"].is_array())
@@ -54,7 +54,7 @@ int run(const Options& o) {
   if (o.json)
     print_json({{"prompt", *prompt}, {"special_tokens", chat->special_tokens()}});
   else
-    fmt::print("{}", *prompt);
+    say("{}", *prompt);
   return kOk;
 }
 

@@ -24,7 +24,7 @@ struct Options {
     weights.visit(v);
     v("--random", random,
       "instead of --model: a model with random weights and the shape of a released one, for timings");
-    v("--threads", threads, "--random: threads; 0 = all cores");
+    v("--threads", threads, "--random: threads; 0 = all cores", kThreads);
     v("--shard-size", shard_size, "hf: cut the weights into files of at most so many MB; 0 = one file");
     v("--force", force, "replace the files that an earlier convert wrote in --out; all others there stay");
     v("--check", check, "read and compare names, shapes and settings, write nothing");
@@ -56,9 +56,9 @@ int perform(const Options& o, Conversion c,
                 {"notes", done->notes}});
     return kOk;
   }
-  for (const std::string& note : done->notes) fmt::print("note: {}\n", note);
-  fmt::print("{}: {} tensors, {:.1f} MB{}\n", done->family, done->tensors,
-             1e-6 * static_cast<double>(done->bytes), o.check ? "; nothing written" : ", in " + o.out);
+  for (const std::string& note : done->notes) say("note: {}\n", note);
+  say("{}: {} tensors, {:.1f} MB{}\n", done->family, done->tensors, 1e-6 * static_cast<double>(done->bytes),
+      o.check ? "; nothing written" : ", in " + o.out);
   return kOk;
 }
 
@@ -76,7 +76,9 @@ int run_random(const Options& o, std::optional<WeightFormat> format) {
                       "convert the folder that it writes"});
   if (o.out.empty() != o.check) return wrong_use({"convert: give one of --out and --check"});
   if (o.shard_size < 0) return wrong_use({"convert: --shard-size is below 0", "leave it out"});
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   const Conversion c{.in = "",
                      .out = o.out,
                      .replace = o.force,

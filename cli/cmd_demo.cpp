@@ -131,19 +131,20 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
   if (seed < 0) return wrong_use({"demo: --seed must not be negative"});
   if (Status s = claim_folder("--run", dir, FolderKind::kDemo, is_unmarked_demo(dir)); !s)
     return fail(s.error());
-  ThreadPool pool(resolve_threads(threads_asked), kernel_choice());
+  Result<ThreadPool> started = start_threads(threads_asked);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   catch_interrupts();
   if (!json)
-    fmt::print(
-        "48 keys with values to remember, bits to count, and questions about both.\n"
+    say("48 keys with values to remember, bits to count, and questions about both.\n"
         "Three models of the same size learn it; each takes 10 to 30 seconds on two cores.\n\n");
   std::vector<Trained> all;
   for (const Contestant& c : contestants()) {
     Trained t{.model = c, .options = training(c, dir, steps, seed), .curve = {}};
     const Result<std::unique_ptr<Source>> source = make_source(t.options);
     if (!source) return fail(source.error());
-    if (!json) fmt::print("{}\n", c.name);
-    std::fflush(stdout);
+    if (!json) say("{}\n", c.name);
+    flush_output();
     const Result<TrainSummary> r =
         run_training(t.options, **source, this_program(), pool,
                      {.quiet = json, .start_over = true, .on_metrics = [&](const Json& line) {
@@ -173,14 +174,12 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
     print_json({{"models", models}, {"made", made}, {"seed", seed}, {"steps", steps}, {"report", page}});
     return made ? kOk : kFailed;
   }
-  fmt::print("\n{:<20}{:>12}{:>10}{:>10}{:>10}\n", "right answers, %", "parameters", "count", "recall",
-             "both");
+  say("\n{:<20}{:>12}{:>10}{:>10}{:>10}\n", "right answers, %", "parameters", "count", "recall", "both");
   for (const Trained& t : all)
-    fmt::print("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n", t.model.name, t.parameters, t.scores[0],
-               t.scores[1], t.scores[2]);
-  fmt::print("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n\n", "(guessing)", "", 50.0, 25.0, 25.0);
-  fmt::print(
-      "{}\n\nreport: {}\n\nTry next:\n"
+    say("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n", t.model.name, t.parameters, t.scores[0], t.scores[1],
+        t.scores[2]);
+  say("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n\n", "(guessing)", "", 50.0, 25.0, 25.0);
+  say("{}\n\nreport: {}\n\nTry next:\n"
       "  braid tasks show counted-recall --count 3     # what was learned\n"
       "  braid lab list                                # the experiments of five papers\n"
       "  braid train --text @shakespeare --arch gdn-h1 --size 1M --steps 300 --run runs/bard &&\n"
@@ -206,7 +205,7 @@ std::function<int()> define_demo(CLI::App& app) {
   add("--run", o->run, "folder for models and report");
   add("--steps", o->steps, "training steps of each model");
   add("--seed", o->seed, "of weights and data");
-  add("--threads", o->threads, "threads; 0 = all cores");
+  add("--threads", o->threads, "threads; 0 = all cores", kThreads);
   add("--json", o->json, "the scores as one JSON line and no progress");
   return [o] { return run(o->run, o->steps, o->seed, o->threads, o->json); };
 }

@@ -1,4 +1,6 @@
 // How well a model predicts a text, and how near another one comes to it; or how well it does a task.
+#include <cmath>
+
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/cli.h"
@@ -25,19 +27,19 @@ struct Options {
     v("--text", text, "text file");
     v("--task", task, "instead of a text: held-out samples of a task that `braid tasks` prints");
     v("--task-set", task_set, "change one setting of the task, e.g. test_min=65; may be repeated");
-    v("--count", count, "samples of the task");
+    v("--count", count, "samples of the task", Bounds<int64_t>{1, 1'000'000'000});
     v("--seed", seed,
-      "of the task's samples; those of a run with the same seed are the ones it was tested on");
+      "of the task's samples; those of a run with the same seed are the ones it was tested on", kFromZero);
     v("--compare", compare,
       "another model folder with the same tokens: how far it is from the first, which stays as stored with "
       "activations of f32; with --dtype, --quant or --activations the same model if it is left out");
     weights.visit(v);
-    v("--context", context, "tokens of a chunk in llama-perplexity's way");
-    v("--chunks", chunks, "only so much of the text, in chunks; 0 = all");
+    v("--context", context, "tokens of a chunk in llama-perplexity's way", Bounds<int64_t>{4, 1'000'000'000});
+    v("--chunks", chunks, "only so much of the text, in chunks; 0 = all", Bounds<int64_t>{0, 1'000'000'000});
     v("--llama", llama,
       "only llama-perplexity's way: chunks from an empty state, their second halves scored");
     v("--plain", plain, "only the plain way: the text as one sequence, all of it scored");
-    v("--threads", threads, "threads; 0 = all cores");
+    v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "print one JSON object");
   }
 };
@@ -75,14 +77,13 @@ Json as_json(const Comparison& c, bool compared) {
 
 void print(const char* way, const Comparison& c, const Options& o, const std::string& other) {
   const auto line = [&](const std::string& name, const TextScore& e) {
-    fmt::print("{:<6} {:<30} perplexity {:.4f} +- {:.4f}   {:.4f} nats per token, {} tokens\n", way, name,
-               e.perplexity(), e.perplexity_error(), e.nll, e.tokens);
+    say("{:<6} {:<30} perplexity {:.4f} +- {:.4f}   {:.4f} nats per token, {} tokens\n", way, name,
+        e.perplexity(), e.perplexity_error(), e.nll, e.tokens);
   };
   line(o.model, c.base);
   if (other.empty()) return;
   line(other, c.other);
-  fmt::print(
-      "{:<6} KL divergence {:.6f} +- {:.6f} (median {:.6f}, 99 % {:.6f}, worst {:.4f}), same top token "
+  say("{:<6} KL divergence {:.6f} +- {:.6f} (median {:.6f}, 99 % {:.6f}, worst {:.4f}), same top token "
       "{:.2f} %, rms of dp {:.3f} %\n",
       way, c.kl, c.kl_error, c.kl_median, c.kl_99, c.kl_worst, 100 * c.same_top, 100 * c.rms_dp);
 }
@@ -97,7 +98,9 @@ int run_task(const Options& o) {
   if (const Status s = validate(t); !s) return wrong_use(s.error());
   const Result<std::unique_ptr<Source>> source = make_source(t);
   if (!source) return wrong_use(source.error());
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   Result<std::unique_ptr<Model>> model = Model::load(o.model);
   if (!model) return fail(model.error());
   const ModelConfig& c = (*model)->config();
@@ -110,18 +113,20 @@ int run_task(const Options& o) {
          "give the task that the model was trained on, with its --task-set"});
   Gradient gradient(**model, pool, {});
   const Evaluation e = evaluate(**source, gradient);
+  if (!std::isfinite(e.outcome.loss))
+    return fail({fmt::format("{}: the loss is {}", o.model, e.outcome.loss),
+                 "the weights are damaged or the model overflows; check them with `braid verify --model`"});
   if (o.json) {
     Json j{{"task", o.task}};
     j.update(to_json(e));
     print_json(j);
     return kOk;
   }
-  fmt::print("{}\n", (*source)->describe());
-  fmt::print("loss {:.4f} at {} supervised positions\n", e.outcome.loss, e.outcome.supervised);
+  say("{}\n", (*source)->describe());
+  say("loss {:.4f} at {} supervised positions\n", e.outcome.loss, e.outcome.supervised);
   for (const Metric& m : e.metrics)
     if (m.total > 0)
-      fmt::print("{:<28} {:6.2f} %   chance {:.1f} %, of {}\n", m.name, 100 * m.value(), 100 * m.chance,
-                 m.total);
+      say("{:<28} {:6.2f} %   chance {:.1f} %, of {}\n", m.name, 100 * m.value(), 100 * m.chance, m.total);
   return kOk;
 }
 
@@ -135,19 +140,21 @@ int run(const Options& o) {
   if (!o.task_set.empty()) return wrong_use({"eval: --task-set needs --task", "give the task's name"});
   if (o.llama && o.plain)
     return wrong_use({"eval: --llama and --plain exclude each other", "leave both out for both"});
-  if (o.context < 4) return wrong_use({fmt::format("--context is {}", o.context), "give at least 4"});
-  if (o.chunks < 0) return wrong_use({fmt::format("--chunks is {}", o.chunks), "give 0 or more"});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
   const Result<Activations> activations = o.weights.resolve_activations();
   if (!activations) return wrong_use(activations.error());
-  const Result<std::string> text = read_text(o.text);
+  const Result<std::string> text = read_text(o.text, kMaxText);
   if (!text) return fail(text.error());
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   Result<TextModel> model = load(o.model, std::nullopt, Par(pool));
   if (!model) return fail(model.error());
   std::optional<TextModel> other;
-  const std::vector<int32_t> tokens = model->tokenizer->encode(*text);
+  const Result<std::vector<int32_t>> encoded = model->tokenizer->encode(*text);
+  if (!encoded) return fail(encoded.error());
+  const std::vector<int32_t>& tokens = *encoded;
   std::string other_name;  // for people
   if (!o.compare.empty() || *format || *activations != Activations::kF32) {
     const std::string& dir = o.compare.empty() ? o.model : o.compare;
@@ -158,8 +165,9 @@ int run(const Options& o) {
     if (!loaded) return fail(loaded.error());
     tell_not_quantised(loaded->model->params(), *format);
     other.emplace(*std::move(loaded));
-    if (other->model->config().answers() != model->model->config().answers() ||
-        other->tokenizer->encode(*text) != tokens)
+    const Result<std::vector<int32_t>> same = other->tokenizer->encode(*text);
+    if (!same) return fail(same.error());
+    if (other->model->config().answers() != model->model->config().answers() || *same != tokens)
       return fail({dir + " has other tokens than " + o.model,
                    "models can be compared if they read a text as the same tokens"});
   }
@@ -172,9 +180,9 @@ int run(const Options& o) {
   std::optional<Session> second;
   if (other) second.emplace(*other->model, compared);
   // What the tokenizer puts in front of a text also begins each chunk, as llama-perplexity has it.
-  const std::vector<int32_t> front = model->tokenizer->encode("");
+  const Result<std::vector<int32_t>> front = model->tokenizer->encode("");
   EvaluateOptions options{.context = static_cast<size_t>(o.context), .chunks = static_cast<size_t>(o.chunks)};
-  if (!front.empty() && front[0] == model->tokenizer->bos()) options.bos = front[0];
+  if (front && !front->empty() && (*front)[0] == model->tokenizer->bos()) options.bos = (*front)[0];
   catch_interrupts();
   Json all{{"text", o.text}, {"tokens", tokens.size()}, {"context", o.context}};
   for (const bool plain : {false, true}) {

@@ -1,5 +1,3 @@
-#include <cstdio>
-
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "cli/sampling.h"
@@ -28,7 +26,7 @@ struct Options {
     v("--prompt", prompt, "text to continue");
     v("--prompt-file", prompt_file, "file with the text to continue");
     v("--tokens", tokens, "token ids instead of text, e.g. 1,2,3");
-    v("--max-tokens", max_tokens, "stop after this many tokens (else the model's, else 256)");
+    v("--max-tokens", max_tokens, "stop after this many tokens (else the model's, else 256)", kMaxTokens);
     sampling.visit(v);
     weights.visit(v);
     v("--stop", stop, "end before this string would appear; may be repeated");
@@ -38,83 +36,78 @@ struct Options {
     v("--save-state", save_state, "file for what the model remembers after the prompt");
     v("--draft", draft,
       "guess up to this many tokens, 7 at most, from where the same words stood before, and read them in one "
-      "pass: the same text, faster where it repeats itself");
-    v("--threads", threads, "threads; 0 = all cores");
+      "pass: the same text, faster where it repeats itself",
+      kDraft);
+    v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--stats", stats, "print speed on stderr at the end");
     v("--verbose", verbose, "tell on stderr what of the states was used, and what --draft gained");
     v("--json", json, "print one JSON object at the end instead of streaming");
   }
 };
 
-int run(const Options& o) {
-  if (o.model.empty())
-    return wrong_use(
-        {"generate: --model is missing", "give a model folder, e.g. one that braid train wrote"});
-  if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
-    return wrong_use({"generate: give one of --prompt, --prompt-file and --tokens"});
-  if (Status s = check_output({"--save-state", o.save_state},
-                              {{"--model", o.model}, {"--prompt-file", o.prompt_file}});
-      !s)
-    return wrong_use(s.error());
-  if (Status s = check_max_tokens(o.max_tokens); !s) return wrong_use(s.error());
-  if (Status s = check_draft(o.draft); !s) return wrong_use(s.error());
-  std::vector<int32_t> prompt;
-  std::string text = o.prompt;
-  if (!o.tokens.empty()) {
-    Result<std::vector<int32_t>> ids = parse_ids(o.tokens, "--tokens");
-    if (!ids) return wrong_use(ids.error());
-    prompt = *ids;
-  } else if (!o.prompt_file.empty()) {
-    Result<std::string> file = read_text(o.prompt_file);
-    if (!file) return fail(file.error());
-    if (file->empty()) return fail({o.prompt_file + " is empty", "a prompt needs at least one byte"});
-    text = *file;
-  }
-  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
-  if (!format) return wrong_use(format.error());
-  const Result<Activations> activations = o.weights.resolve_activations();
-  if (!activations) return wrong_use(activations.error());
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
-  Context context(pool, *activations);
-  Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
-  if (!loaded) return fail(loaded.error());
-  tell_not_quantised(loaded->model->params(), *format);
-  const std::shared_ptr<Model>& model = loaded->model;
-  const std::optional<Tokenizer>& tokenizer = loaded->tokenizer;
-  Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
-  if (!sampler) return wrong_use(sampler.error());
-  GenerateOptions g{.sampler = *std::move(sampler),
-                    .max_tokens = most_tokens(o.max_tokens, loaded->generation, 256),
-                    .draft = o.draft,
-                    .stop = o.stop};
-  tell_ignored(loaded->generation);
-  if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
-  if (prompt.empty()) {
-    if (!tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});
-    prompt = tokenizer->encode(text);
-    if (prompt.empty()) return fail({"the prompt gives no token"});
-  }
-  const int64_t vocab = model->config().vocab_size;
-  for (const int32_t id : prompt)
-    if (id >= vocab)
-      return fail({fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)});
+void print_now(std::string_view text) {
+  put(text);
+  flush_output();
+}
 
-  Session session(*model, context);
+Status check_options(const Options& o) {
+  if (o.model.empty())
+    return Error{"generate: --model is missing", "give a model folder, e.g. one that braid train wrote"};
+  if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
+    return Error{"generate: give one of --prompt, --prompt-file and --tokens"};
+  return check_output({"--save-state", o.save_state},
+                      {{"--model", o.model}, {"--prompt-file", o.prompt_file}});
+}
+
+// Empty if the prompt is given as tokens.
+Result<std::string> prompt_text(const Options& o) {
+  if (o.prompt_file.empty()) return o.prompt;
+  Result<std::string> file = read_text(o.prompt_file);
+  if (file && file->empty()) return Error{o.prompt_file + " is empty", "a prompt needs at least one byte"};
+  return file;
+}
+
+// `ids` are the prompt if there are any, else what the text is encoded to.
+Result<std::vector<int32_t>> prompt_tokens(const Options& o, const TextModel& model, std::vector<int32_t> ids,
+                                           const std::string& text) {
+  if (ids.empty()) {
+    if (!model.tokenizer)
+      return Error{o.model + ": has no tokenizer, so it does not read text", "give --tokens"};
+    Result<std::vector<int32_t>> encoded = model.tokenizer->encode(text);
+    if (!encoded) return encoded;
+    ids = *std::move(encoded);
+    if (ids.empty()) return Error{"the prompt gives no token"};
+  }
+  const int64_t vocab = model.model->config().vocab_size;
+  for (const int32_t id : ids)
+    if (id >= vocab) return Error{fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)};
+  return ids;
+}
+
+// --load-state into the session, --save-state after the prompt: `g` then refers to all but the session.
+Status use_states(const Options& o, Model& model, const std::vector<int32_t>& prompt, Session& session,
+                  GenerateOptions& g) {
   if (!o.load_state.empty()) {
-    Result<SavedState> saved = load_saved(*model, o.load_state);
-    if (!saved) return fail(saved.error());
+    Result<SavedState> saved = load_saved(model, o.load_state);
+    if (!saved) return saved.error();
     if (o.verbose)
-      fmt::print(stderr, "[state: {} tokens from {}, {} of the prompt to read]\n", saved->state.position,
-                 o.load_state, prompt.size());
+      tell("[state: {} tokens from {}, {} of the prompt to read]\n", saved->state.position, o.load_state,
+           prompt.size());
     g.before = std::move(saved->tokens);
     session.set_state(std::move(saved->state));
   }
   if (!o.save_state.empty())
-    g.after_prompt = [&](const State& state) {
+    g.after_prompt = [&o, &model, &prompt, &g](const State& state) {
       std::vector<int32_t> read = g.before;
       read.insert(read.end(), prompt.begin(), prompt.end());
-      return save_state(state, *model, o.save_state, read);
+      return save_state(state, model, o.save_state, read);
     };
+  return {};
+}
+
+// Prints the new text as it comes unless --json; `text` gets all of it.
+Result<Generated> stream(const Options& o, const std::optional<Tokenizer>& tokenizer, Session& session,
+                         const std::vector<int32_t>& prompt, const GenerateOptions& g, std::string& text) {
   std::optional<StreamDecoder> decoder;
   if (tokenizer) {
     decoder.emplace(*tokenizer);
@@ -124,35 +117,75 @@ int run(const Options& o) {
     if (decoder) return id ? decoder->add(*id) : decoder->finish();
     return id ? " " + std::to_string(*id) : std::string();
   };
-  std::string all;
   const auto show = [&](std::string_view s) {
-    all += s;
-    if (o.json) return;
-    std::fwrite(s.data(), 1, s.size(), stdout);
-    std::fflush(stdout);
+    text += s;
+    if (!o.json) print_now(s);
   };
-  if (!o.json && o.tokens.empty()) show(text);
-  all.clear();
-  g.cancelled = interrupted;
-  catch_interrupts();
-  const Result<Generated> r = generate(session, prompt, text_of, show, g);
-  if (!r) return fail(r.error());
-  const double prefill = static_cast<double>(prompt.size()) / r->prefill_seconds,
-               decode = static_cast<double>(r->tokens.size()) / r->decode_seconds;
+  Result<Generated> r = generate(session, prompt, text_of, show, g);
+  if (r && decoder)
+    if (const Status s = decoder->status(); !s) return s.error();
+  return r;
+}
+
+void print_result(const Options& o, const std::string& text, size_t prompt_tokens, const Generated& r) {
+  const double prefill = static_cast<double>(prompt_tokens) / r.prefill_seconds,
+               decode = static_cast<double>(r.tokens.size()) / r.decode_seconds;
   if (o.json)
-    print_json({{"text", all},
-                {"tokens", r->tokens},
-                {"why", r->why},
-                {"prompt_tokens", prompt.size()},
+    print_json({{"text", text},
+                {"tokens", r.tokens},
+                {"why", r.why},
+                {"prompt_tokens", prompt_tokens},
                 {"prefill_tokens_per_second", prefill},
                 {"decode_tokens_per_second", decode},
-                {"draft", draft_json(*r)}});
+                {"draft", draft_json(r)}});
   else
-    fmt::print("\n");
+    say("\n");
   if (o.stats)
-    fmt::print(stderr, "{} prompt tokens at {:.0f}/s, {} new tokens at {:.0f}/s, ended by {}\n",
-               prompt.size(), prefill, r->tokens.size(), decode, r->why);
-  if (o.draft && (o.verbose || o.stats)) fmt::print(stderr, "[{}]\n", draft_text(*r));
+    tell("{} prompt tokens at {:.0f}/s, {} new tokens at {:.0f}/s, ended by {}\n", prompt_tokens, prefill,
+         r.tokens.size(), decode, r.why);
+  if (o.draft && (o.verbose || o.stats)) tell("[{}]\n", draft_text(r));
+}
+
+int run(const Options& o) {
+  if (Status s = check_options(o); !s) return wrong_use(s.error());
+  std::vector<int32_t> ids;
+  if (!o.tokens.empty()) {
+    Result<std::vector<int32_t>> given = parse_ids(o.tokens, "--tokens");
+    if (!given) return wrong_use(given.error());
+    ids = *std::move(given);
+  }
+  const Result<std::string> text = prompt_text(o);
+  if (!text) return fail(text.error());
+  const Result<std::optional<WeightFormat>> format = o.weights.resolve();
+  if (!format) return wrong_use(format.error());
+  const Result<Activations> activations = o.weights.resolve_activations();
+  if (!activations) return wrong_use(activations.error());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
+  Context context(pool, *activations);
+  const Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
+  if (!loaded) return fail(loaded.error());
+  tell_not_quantised(loaded->model->params(), *format);
+  Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
+  if (!sampler) return wrong_use(sampler.error());
+  GenerateOptions g{.sampler = *std::move(sampler),
+                    .max_tokens = most_tokens(o.max_tokens, loaded->generation, 256),
+                    .draft = o.draft,
+                    .stop = o.stop};
+  tell_ignored(loaded->generation);
+  if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
+  const Result<std::vector<int32_t>> prompt = prompt_tokens(o, *loaded, std::move(ids), *text);
+  if (!prompt) return fail(prompt.error());
+  Session session(*loaded->model, context);
+  if (Status s = use_states(o, *loaded->model, *prompt, session, g); !s) return fail(s.error());
+  if (!o.json) print_now(*text);
+  g.cancelled = interrupted;
+  catch_interrupts();
+  std::string added;
+  const Result<Generated> r = stream(o, loaded->tokenizer, session, *prompt, g, added);
+  if (!r) return fail(r.error());
+  print_result(o, added, prompt->size(), *r);
   return kOk;
 }
 

@@ -25,9 +25,9 @@ struct Options {
     v("--size", size, "its size");
     v("--config", config, "a config.json instead");
     v("--set", set, "change one value of the config; may be repeated");
-    v("--vocab", vocab, "vocabulary of --arch");
+    v("--vocab", vocab, "vocabulary of --arch", Bounds<int64_t>{1, 1 << 24});
     weights.visit(v);
-    v("--length", length, "sequence length for flops and state");
+    v("--length", length, "sequence length for flops and state", Bounds<int64_t>{1, 1'000'000'000});
     v("--tensors", tensors, "list every parameter");
     v("--verbose", verbose, "also keys of config.json and tensors that have no effect");
     v("--json", json, "one JSON object");
@@ -92,7 +92,6 @@ std::map<std::string, Kept> kept_formats(const ParamSet& params) {
 int run(const Options& o) {
   if ((o.model.empty() ? 0 : 1) + (o.arch.empty() ? 0 : 1) + (o.config.empty() ? 0 : 1) != 1)
     return wrong_use({"info: give one of --model, --arch and --config"});
-  if (o.length < 1 || o.length > 1'000'000'000) return wrong_use({"info: --length must be from 1 to 1e9"});
   std::vector<std::string> ignored;
   const Result<ModelConfig> config = config_of(o, ignored);
   if (!config) return fail(config.error());
@@ -145,32 +144,31 @@ int run(const Options& o) {
     print_json(j);
     return kOk;
   }
-  fmt::print("{} layers, width {}, vocabulary {}{}\n", config->n_layers, config->d_model, config->vocab_size,
-             config->tie_embeddings ? ", tied head" : "");
+  say("{} layers, width {}, vocabulary {}{}\n", config->n_layers, config->d_model, config->vocab_size,
+      config->tie_embeddings ? ", tied head" : "");
   if (!o.model.empty())
-    fmt::print("tokenizer: {}\n",
-               tokenizer ? fmt::format("{}, {} tokens", tokenizer->kind(), tokenizer->vocab_size()) : "none");
-  fmt::print("parameters {:>14}\n", model->params().count());
+    say("tokenizer: {}\n",
+        tokenizer ? fmt::format("{}, {} tokens", tokenizer->kind(), tokenizer->vocab_size()) : "none");
+  say("parameters {:>14}\n", model->params().count());
   for (const auto& [name, n] : parts)
-    fmt::print("  {:<12} {:>10}  {:5.1f} %\n", name, n,
-               100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
+    say("  {:<12} {:>10}  {:5.1f} %\n", name, n,
+        100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
   for (const auto& [name, k] : kept)
-    fmt::print("weights as {}: {} tensors, {} numbers, {:.1f} MB, {:.2f} bits each{}\n", name, k.tensors,
-               k.numbers, 1e-6 * static_cast<double>(k.bytes),
-               8 * static_cast<double>(k.bytes) / static_cast<double>(std::max<size_t>(1, k.numbers)),
-               how_kept(name));
-  fmt::print(
-      "at length {}: {:.4g} flops per token forward, {:.4g} training\n"
+    say("weights as {}: {} tensors, {} numbers, {:.1f} MB, {:.2f} bits each{}\n", name, k.tensors, k.numbers,
+        1e-6 * static_cast<double>(k.bytes),
+        8 * static_cast<double>(k.bytes) / static_cast<double>(std::max<size_t>(1, k.numbers)),
+        how_kept(name));
+  say("at length {}: {:.4g} flops per token forward, {:.4g} training\n"
       "state {} bytes: {:.4g} x layers x width in matrices, keys and values, and {} bytes of last inputs\n",
       o.length, forward, 3 * forward, state_bytes, unit, state.tails * sizeof(float));
   if (o.tensors)
     for (const Param& p : model->params().all())
-      fmt::print("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");
+      say("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");
   if (!o.verbose) return kOk;
-  fmt::print("keys of config.json without effect on the numbers: {}\n", ignored.size());
-  for (const std::string& key : ignored) fmt::print("  {}\n", key);
-  fmt::print("tensors left out: {}\n", unused.size());
-  for (const LeftOut& l : unused) fmt::print("  {}: {}\n", l.tensor, l.why);
+  say("keys of config.json without effect on the numbers: {}\n", ignored.size());
+  for (const std::string& key : ignored) say("  {}\n", key);
+  say("tensors left out: {}\n", unused.size());
+  for (const LeftOut& l : unused) say("  {}: {}\n", l.tensor, l.why);
   return kOk;
 }
 

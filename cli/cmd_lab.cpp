@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 int list(bool json) {
   for (const Experiment& e : all_experiments()) {
     if (!json) {
-      fmt::print("{:<24}{}\n{:<24}{}\n", e.name, e.title, "", e.paper);
+      say("{:<24}{}\n{:<24}{}\n", e.name, e.title, "", e.paper);
       continue;
     }
     Json line{{"name", e.name},
@@ -49,13 +49,15 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
   if (o.lr != 0)
     return wrong_use({fmt::format("lab run {}: it has no learning rates, so --lr means nothing", e.name)});
   catch_interrupts();
-  ThreadPool pool(resolve_threads(threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   const Result<Computed> r = run_computation(e, o, this_program(), pool);
   if (!r) return fail(r.error());
   if (json)
     print_json(computed_json(e, o, *r));
   else
-    fmt::print("{}report: {}/report.html\n", claims_text(*r), study_dir(e, o));
+    say("{}report: {}/report.html\n", claims_text(*r), study_dir(e, o));
   return r->held() ? kOk : kFailed;
 }
 
@@ -70,18 +72,20 @@ int run(const std::string& name, const LabOptions& o, int64_t threads, bool json
     return wrong_use({"lab run " + name + ": it looks at no model, so --model means nothing"});
   if (e->compute) return compute(*e, o, threads, json);
   catch_interrupts();
-  ThreadPool pool(resolve_threads(threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   LabOptions with = o;
-  with.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
+  with.on_note = [](const std::string& text) { tell("braid: {}\n", text); };
   const Result<LabOutcome> r = run_experiment(*e, with, this_program(), pool);
   if (!r) return fail(r.error());
   const std::string dir = study_dir(*e, o);
   if (json)
     print_json(study_json(*e, r->study));
   else
-    fmt::print("{}\nreport: {}/report.html\n", table_text(*e, r->study), dir);
+    say("{}\nreport: {}/report.html\n", table_text(*e, r->study), dir);
   if (r->interrupted) {
-    fmt::print(stderr, "interrupted; the same command goes on where it stopped\n");
+    tell("interrupted; the same command goes on where it stopped\n");
     return kFailed;
   }
   return kOk;
@@ -104,7 +108,7 @@ int report(const LabOptions& asked, bool json) {
         page.paragraph(e.shows);
         if (!c) {
           page.paragraph(c.error().what);
-          fmt::print(stderr, "braid: {}\n", c.error().what);
+          tell("braid: {}\n", c.error().what);
           continue;
         }
         ++found;
@@ -133,7 +137,7 @@ int report(const LabOptions& asked, bool json) {
   const bool there = fs::exists(fs::symlink_status(file, ec));
   if (Status s = claim_folder("--dir", asked.dir, FolderKind::kLab, !there); !s) return fail(s.error());
   if (Status s = page.save(file); !s) return fail(s.error());
-  if (!json) fmt::print("{} experiments in {}/report.html\n", found, asked.dir);
+  if (!json) say("{} experiments in {}/report.html\n", found, asked.dir);
   return kOk;
 }
 
@@ -162,7 +166,7 @@ std::function<int()> define_lab(CLI::App& app) {
       "processor has products of it (AMX, AMD since Zen 4)");
   add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
   add("--dir", all->o.dir, "folder of all experiments");
-  add("--threads", all->threads, "threads; 0 = all cores");
+  add("--threads", all->threads, "threads; 0 = all cores", kThreads);
   add("--quiet", all->o.quiet, "no progress");
   add("--json", all->json, "the result as one JSON line; not zero if a claim of a computation did not hold");
   return [all] {

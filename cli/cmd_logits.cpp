@@ -28,7 +28,7 @@ struct Options {
     v("--load-state", load_state, "go on from a state that --save-state wrote");
     v("--save-state", save_state, "file for what the model remembers after the last token");
     weights.visit(v);
-    v("--threads", threads, "threads; 0 = all cores");
+    v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "print a summary as one JSON line");
   }
 };
@@ -59,7 +59,9 @@ int run(const Options& o) {
   if (!format) return wrong_use(format.error());
   const Result<Activations> activations = o.weights.resolve_activations();
   if (!activations) return wrong_use(activations.error());
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   Context context(pool, *activations);
   Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
   if (!model) return fail(model.error());
@@ -69,7 +71,9 @@ int run(const Options& o) {
     Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(o.model, vocab);
     if (!tokenizer) return fail(tokenizer.error());
     if (!*tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});
-    ids = (*tokenizer)->encode(o.text);
+    Result<std::vector<int32_t>> encoded = (*tokenizer)->encode(o.text);
+    if (!encoded) return fail(encoded.error());
+    ids = *std::move(encoded);
     if (ids.empty()) return fail({"--text gives no token"});
   }
   for (const int32_t id : ids)
@@ -109,7 +113,7 @@ int run(const Options& o) {
   if (o.json)
     print_json({{"tokens", ids.size()}, {"vocab", answers}, {"pieces", pieces.size()}, {"out", o.out}});
   else
-    fmt::print("{} x {} logits written to {}\n", ids.size(), answers, o.out);
+    say("{} x {} logits written to {}\n", ids.size(), answers, o.out);
   return kOk;
 }
 

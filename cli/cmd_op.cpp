@@ -20,14 +20,12 @@ std::string op_list() {
 }
 
 int run(const Options& o) {
-  if (o.name.empty()) return fmt::print("{}", op_list()), kOk;
+  if (o.name.empty()) return say("{}", op_list()), kOk;
   const CallableOp* op = find_callable_op(o.name);
   if (!op) return wrong_use(no_such_op(o.name));
   std::vector<Problem> problems;
   if (o.in.empty()) problems.push_back({"--in", "is missing", "name a safetensors file"});
   if (o.out.empty()) problems.push_back({"--out", "is missing", "name the safetensors file to write"});
-  if (o.threads < 0 || o.threads > 1024)
-    problems.push_back({"--threads", fmt::format("is {}", o.threads), "give a number from 0 to 1024"});
   if (!problems.empty()) return wrong_use(to_error("op: these options cannot be used", problems));
   if (Status s = check_output({"--out", o.out}, {{"--in", o.in}}); !s) return wrong_use(s.error());
   Result<OpCall> call =
@@ -37,7 +35,9 @@ int run(const Options& o) {
   if (!file) return fail(file.error());
   if (Status s = call->read(*file, o.in); !s) return fail(s.error());
 
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   const double start = seconds_now();
   call->run(Par(pool));
   const double seconds = seconds_now() - start;
@@ -60,7 +60,7 @@ int run(const Options& o) {
   for (const NamedTensor& t : results)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", t.name, t.view.shape.text());
   const std::string by = call->impl().empty() ? "" : ", by " + call->impl();
-  fmt::print("{}, {}{}: {} written to {}\n", op->name, call->form(), by, list, o.out);
+  say("{}, {}{}: {} written to {}\n", op->name, call->form(), by, list, o.out);
   return kOk;
 }
 
@@ -78,10 +78,10 @@ std::function<int()> define_op(CLI::App& app) {
   add("name", o->name, "the op; without one, the ops are listed");
   add("--in", o->in, "safetensors file with the op's inputs by name");
   add("--out", o->out, "safetensors file to write: outputs, final state, gradients");
-  add("--form", o->form, "how it is computed, e.g. step: token by token; empty = the op's first form");
+  add("--form", o->form, "how it is computed, e.g. step: token by token; else the op's first form");
   add("--backward", o->backward, "also the gradients");
   add.several("--set", o->set, "a setting of the op, e.g. scale=0.5; may be repeated or take several");
-  add("--threads", o->threads, "threads; 0 = all cores");
+  add("--threads", o->threads, "threads; 0 = all cores", kThreads);
   add("--json", o->json, "print a summary as one JSON line");
   add.footer([o] {
     const CallableOp* op = find_callable_op(o->name);

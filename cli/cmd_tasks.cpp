@@ -19,10 +19,10 @@ int list(bool json) {
   for (const TaskEntry& e : all_tasks()) {
     const std::unique_ptr<Task> task = *make_task(e.name);
     if (!json) {
-      fmt::print("{} (version {}): {}\n  {}; {} tokens, chance {:.3g} %\n", e.name, e.version, e.description,
-                 e.paper, task->vocab_size(), 100 * task->chance());
+      say("{} (version {}): {}\n  {}; {} tokens, chance {:.3g} %\n", e.name, e.version, e.description,
+          e.paper, task->vocab_size(), 100 * task->chance());
       for (const Setting& s : task->settings())
-        fmt::print("    {:<18} {:<8} {} ({})\n", s.name, value_text(s), s.help, range_text(s));
+        say("    {:<18} {:<8} {} ({})\n", s.name, value_text(s), s.help, range_text(s));
       continue;
     }
     Json settings = Json::array(), metrics = Json::array();
@@ -50,7 +50,7 @@ int show(const Options& o, const TaskSource& source) {
     if (o.json)
       print_json({{"tokens", s.tokens}, {"targets", s.targets}, {"text", source.task().show(s)}});
     else
-      fmt::print("{}\n", source.task().show(s));
+      say("{}\n", source.task().show(s));
   }
   return kOk;
 }
@@ -75,8 +75,8 @@ int time(const Options& o, const TaskSource& source) {
   if (o.json)
     print_json({{"task", o.name}, {"samples", count}, {"tokens", tokens}, {"cpu_seconds", best}});
   else
-    fmt::print("{:<20} {} samples, {} tokens: {:.2f} ms of one thread, {:.0f} ns per token\n", o.name, count,
-               tokens, 1e3 * best, 1e9 * best / static_cast<double>(tokens));
+    say("{:<20} {} samples, {} tokens: {:.2f} ms of one thread, {:.0f} ns per token\n", o.name, count, tokens,
+        1e3 * best, 1e9 * best / static_cast<double>(tokens));
   return kOk;
 }
 
@@ -90,8 +90,6 @@ int run(Options o) {
   if (o.split != "train" && o.split != "test")
     return wrong_use({"tasks: --split is '" + o.split + "'", "use train or test"});
   if (o.count == 0) o.count = o.action == "show" ? 3 : 1024;
-  if (o.count < 1 || o.count > 1'000'000) return wrong_use({"tasks: --count must be from 1 to 1000000"});
-  if (o.seed < 0) return wrong_use({"tasks: --seed must not be negative"});
   Result<std::unique_ptr<Task>> task = make_task(o.name, o.set);
   if (!task) return fail(task.error());
   const TaskSource source(std::move(*task), {.seed = static_cast<uint64_t>(o.seed),
@@ -108,10 +106,11 @@ std::function<int()> define_tasks(CLI::App& app) {
   OptionAdder add(app);
   add("action", o->action, "list; show NAME: samples; time NAME: how long a batch of training samples takes");
   add("name", o->name, "the task");
-  add("--count", o->count, "samples to show (3 if not given) or to time (1024); 0 = as usual");
+  add("--count", o->count, "samples to show (3 if not given) or to time (1024); 0 = as usual",
+      Bounds<int64_t>{0, 1'000'000});
   add("--split", o->split, "which samples to show: train, or test for held-out ones");
   add("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated");
-  add("--seed", o->seed, "of the samples");
+  add("--seed", o->seed, "of the samples", kFromZero);
   add("--json", o->json, "one JSON line each");
   return [o] { return run(*o); };
 }

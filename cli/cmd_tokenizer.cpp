@@ -14,8 +14,6 @@
 namespace braid {
 namespace {
 
-constexpr size_t kMaxText = size_t{4} << 30;
-
 Result<std::string> read_input(const std::string& path) {  // "-": standard input
   return read_text(path == "-" ? "/dev/stdin" : path, kMaxText);
 }
@@ -33,7 +31,7 @@ struct TokenizerTrainOptions {
     v("--out", out, "tokenizer.json to write");
     v("--pattern", pattern, "regular expression that cuts the text into words; else GPT-2's");
     v("--special", special, "a special token, e.g. <|endoftext|>; may be repeated");
-    v("--min-count", min_count, "pairs that occur more rarely are not merged");
+    v("--min-count", min_count, "pairs that occur more rarely are not merged", Bounds<int64_t>{.low = 1});
     v("--quiet", quiet, "no progress");
     v("--json", json, "print a summary as one JSON line");
   }
@@ -47,7 +45,6 @@ int run_train(const TokenizerTrainOptions& o) {
   if (o.text.empty()) return wrong_use({"tokenizer train: --text is missing", "give a text file"});
   if (o.out.empty())
     return wrong_use({"tokenizer train: --out is missing", "give the tokenizer.json to write"});
-  if (o.min_count < 1) return wrong_use({"tokenizer train: --min-count is below 1", "use 1 or more"});
   if (Status s = check_output({"--out", o.out}, {{"--text", o.text}}); !s) return wrong_use(s.error());
   const Result<std::string> text = read_input(o.text);
   if (!text) return fail(text.error());
@@ -63,7 +60,7 @@ int run_train(const TokenizerTrainOptions& o) {
   };
   const Result<TrainedBpe> trained = train_bpe(*text, training);
   bar.reset();
-  if (!trained) return fail(trained.error());
+  if (!trained) return fail({fmt::format("{}: {}", o.text, trained.error().what), trained.error().fix});
   if (const Result<Tokenizer> check = Tokenizer::parse(trained->json, o.out); !check)
     return fail(check.error());
   if (Status s = write_atomic(o.out, trained->json); !s) return fail(s.error());
@@ -76,9 +73,9 @@ int run_train(const TokenizerTrainOptions& o) {
                 {"seconds", seconds},
                 {"out", o.out}});
   else
-    fmt::print("{}: {} tokens from {} words ({} different), {:.1f} s{}\n", o.out, trained->vocab,
-               trained->words, trained->distinct_words, seconds,
-               trained->vocab < o.vocab ? "; the text has no more pairs that are frequent enough" : "");
+    say("{}: {} tokens from {} words ({} different), {:.1f} s{}\n", o.out, trained->vocab, trained->words,
+        trained->distinct_words, seconds,
+        trained->vocab < o.vocab ? "; the text has no more pairs that are frequent enough" : "");
   return kOk;
 }
 
@@ -112,8 +109,10 @@ std::string joined(const std::vector<int32_t>& ids) {
 
 int show(const Tokenizer& tokenizer, const TokenizeOptions& o, std::string_view text) {
   const std::clock_t start = std::clock();
-  const std::vector<int32_t> ids =
+  const Result<std::vector<int32_t>> encoded =
       tokenizer.encode(text, {.add_special = o.special, .parse_special = o.special});
+  if (!encoded) return fail(encoded.error());
+  const std::vector<int32_t>& ids = *encoded;
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   if (o.json) {
     Json j{{"count", ids.size()}, {"bytes", text.size()}, {"cpu_seconds", seconds}};
@@ -123,14 +122,15 @@ int show(const Tokenizer& tokenizer, const TokenizeOptions& o, std::string_view 
       for (const int32_t id : ids) decoded += stream.add(id);
       j["ids"] = ids;
       j["decoded"] = decoded + stream.finish();
+      if (const Status s = stream.status(); !s) return fail(s.error());
     }
     print_json(j);
   } else if (o.count) {
-    fmt::print("{}\n", ids.size());
+    say("{}\n", ids.size());
   } else if (o.ids) {
-    fmt::print("{}\n", joined(ids));
+    say("{}\n", joined(ids));
   } else {
-    for (const int32_t id : ids) fmt::print("{:>8}  {}\n", id, in_quotes(tokenizer.token_bytes(id)));
+    for (const int32_t id : ids) say("{:>8}  {}\n", id, in_quotes(tokenizer.token_bytes(id)));
   }
   return kOk;
 }
@@ -153,11 +153,12 @@ int run_tokenize(const TokenizeOptions& o, bool text_given, bool decode_given) {
       if (!tokenizer->has(id))
         return fail({fmt::format("--decode: no token has the id {}", id),
                      fmt::format("ids of {} are below {}", o.model, tokenizer->vocab_size())});
-    const std::string text = tokenizer->decode(*ids, {.skip_special = !o.special});
+    const Result<std::string> text = tokenizer->decode(*ids, {.skip_special = !o.special});
+    if (!text) return fail(text.error());
     if (o.json)
-      print_json({{"decoded", text}});
+      print_json({{"decoded", *text}});
     else
-      fmt::print("{}\n", text);
+      say("{}\n", *text);
     return kOk;
   }
   const Result<std::string> text = text_given ? o.text : read_input(o.file.empty() ? "-" : o.file);
@@ -171,7 +172,7 @@ int run_tokenize(const TokenizeOptions& o, bool text_given, bool decode_given) {
     if (!line) return fail(line.error());
     if (!line->is_string())
       return fail({name + ": not a JSON string", "write each text as a JSON string on a line"});
-    show(*tokenizer, o, line->get_ref<const std::string&>());
+    if (const int code = show(*tokenizer, o, line->get_ref<const std::string&>()); code != kOk) return code;
     at = end + 1;
   }
   return kOk;

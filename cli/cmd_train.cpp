@@ -1,5 +1,3 @@
-#include <filesystem>
-
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "io/file.h"
@@ -18,10 +16,9 @@ Result<TrainOptions> resumed_options(const TrainOptions& o, const CLI::App& app)
   const std::string file = o.run + "/run.json";
   const Result<Json> record = load_run_record(o.run);
   if (!record) {
-    std::error_code ec;
-    const bool there = std::filesystem::exists(file, ec);
-    return Error{"cannot resume: " + record.error().what,
-                 there ? record.error().fix : "is --run right? Without --resume a new run is started"};
+    return Error{
+        "cannot resume: " + record.error().what,
+        path_exists(file) ? record.error().fix : "is --run right? Without --resume a new run is started"};
   }
   const Result<TrainOptions> started = options_from_json((*record)["options"], file);
   if (!started) return Error{"cannot resume: " + started.error().what, started.error().fix};
@@ -47,17 +44,19 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (!source) return fail(source.error());
   if (Status s = check_batch(o, **source); !s) return wrong_use(s.error());
   catch_interrupts();
-  ThreadPool pool(resolve_threads(o.threads), kernel_choice());
+  Result<ThreadPool> started = start_threads(o.threads);
+  if (!started) return fail(started.error());
+  ThreadPool& pool = *started;
   RunHooks hooks{.quiet = quiet || json};
-  hooks.on_note = [](const std::string& note) { fmt::print(stderr, "braid: {}\n", note); };
+  hooks.on_note = [](const std::string& text) { tell("braid: {}\n", text); };
   if (json) hooks.on_metrics = [](const Json& line) { print_json(line); };
-  if (!hooks.quiet) hooks.on_start = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  if (!hooks.quiet) hooks.on_start = [](const std::string& line) { tell("{}\n", line); };
   const Result<TrainSummary> r = run_training(o, **source, this_program(), pool, hooks);
   if (!r) return fail(r.error());
   if (Status s = run_page(o.run).save(o.run + "/report.html"); !s) return fail(s.error());
   if (r->interrupted()) {
-    fmt::print(stderr, "interrupted at step {} of {}; saved. Go on with: braid train --run {} --resume\n",
-               r->progression.step, o.steps, o.run);
+    tell("interrupted at step {} of {}; saved. Go on with: braid train --run {} --resume\n",
+         r->progression.step, o.steps, o.run);
     return kFailed;
   }
   const Outcome& end = r->evaluation.outcome;
@@ -70,8 +69,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
                 {"seconds", r->seconds},
                 {"run", o.run}});
   else
-    fmt::print(
-        "trained {} steps in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model and report.html in {}\n",
+    say("trained {} steps in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model and report.html in {}\n",
         r->progression.step, human_time(r->seconds), stop_text(r->stop), end.loss, 100 * end.accuracy(),
         o.run);
   return kOk;

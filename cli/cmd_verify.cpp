@@ -1,6 +1,6 @@
 #include <unistd.h>
 
-#include <filesystem>
+#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -22,6 +22,7 @@ class Table {
   explicit Table(bool json) : json_(json) {}
   void row(const std::string& what, const std::string& how, size_t checks, size_t wrong, double worst,
            const std::string& detail) {
+    if (wrong && failed_ == 0) first_ = what + ", " + how;
     failed_ += wrong, checks_ += checks;
     if (json_)
       print_json({{"what", what},
@@ -31,15 +32,17 @@ class Table {
                   {"worst_rms", worst},
                   {"detail", detail}});
     else
-      fmt::print("{:<18} {:<34} {:>5} checks  {}  {}\n", what, how, checks,
-                 wrong ? "WRONG" : fmt::format("ok, worst rms {:.1e}", worst), detail);
+      say("{:<18} {:<34} {:>5} checks  {}  {}\n", what, how, checks,
+          wrong ? "WRONG" : fmt::format("ok, worst rms {:.1e}", worst), detail);
   }
   size_t failed() const { return failed_; }
   size_t checks() const { return checks_; }
+  const std::string& first() const { return first_; }  // that failed
 
  private:
   bool json_;
   size_t failed_ = 0, checks_ = 0;
+  std::string first_;
 };
 
 void verify_ops(Table& table) {
@@ -67,12 +70,12 @@ void verify_model(Table& table, Model& model, const std::string& name) {
 
 // A very long sequence; takes minutes.
 Status verify_long(Table& table, Model& model, const std::string& name, size_t tokens) {
-  ThreadPool pool(resolve_threads(0), kernel_choice());
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / fmt::format("braid-verify-{}.state", getpid());
+  ThreadPool pool(cpu_count(), kernel_choice());
+  const char* folder = std::getenv("TMPDIR");
+  const std::string file =
+      fmt::format("{}/braid-verify-{}.state", folder && *folder ? folder : "/tmp", getpid());
   const Result<std::vector<LongRow>> rows = check_long(model, pool, tokens, file);
-  std::error_code ignored;
-  std::filesystem::remove(file, ignored);
+  unlink(file.c_str());
   if (!rows) return rows.error();
   for (const LongRow& r : *rows)
     table.row(name, fmt::format("{} tokens, {}", tokens, r.what), 1, !r.ok(), r.difference,
@@ -82,9 +85,6 @@ Status verify_long(Table& table, Model& model, const std::string& name, size_t t
 }
 
 int run(const std::string& dir, std::string arch, const std::string& size, bool json, int64_t long_tokens) {
-  if (long_tokens < 0 || long_tokens > kMaxSavedPosition)
-    return wrong_use(
-        {fmt::format("verify: --long is {}", long_tokens), "give a number of tokens, e.g. 131072"});
   if (long_tokens && dir.empty() && arch.empty()) arch = "qwen3.5";
   const auto verify = [long_tokens](Table& table, Model& model, const std::string& name) {
     if (long_tokens) return verify_long(table, model, name, static_cast<size_t>(long_tokens));
@@ -94,7 +94,7 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
   const double start = seconds_now();
   Table table(json);
   if (!json)
-    fmt::print("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(kernel_choice().isa()));
+    say("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(kernel_choice().isa()));
   if (!dir.empty()) {
     Result<std::unique_ptr<Model>> model = Model::load(dir);
     if (!model) return fail(model.error());
@@ -118,9 +118,12 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
     }
   }
   if (!json)
-    fmt::print("{} checks, {} wrong, {}\n", table.checks(), table.failed(),
-               human_time(seconds_now() - start));
-  return table.failed() ? kFailed : kOk;
+    say("{} checks, {} wrong, {}\n", table.checks(), table.failed(), human_time(seconds_now() - start));
+  if (table.failed() == 0) return kOk;
+  return fail({fmt::format("verify: {} of {} checks are wrong, first: {}", table.failed(), table.checks(),
+                           table.first()),
+               dir.empty() ? "please report it, with the lines above and what `braid kernels` prints"
+                           : "fetch or write the weights again; `braid verify` alone checks this machine"});
 }
 
 }  // namespace
@@ -139,7 +142,8 @@ std::function<int()> define_verify(CLI::App& app) {
   add("--long", o->long_tokens,
       "instead: read this many tokens, e.g. 131072, in one pass, in pieces and through a state file (--arch "
       "or "
-      "--model, else qwen3.5); takes minutes");
+      "--model, else qwen3.5); takes minutes",
+      Bounds<int64_t>{0, kMaxSavedPosition});
   add("--json", o->json, "one JSON line per row");
   return [o] { return run(o->model, o->arch, o->size, o->json, o->long_tokens); };
 }

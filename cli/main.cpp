@@ -1,15 +1,18 @@
 #include <CLI/CLI.hpp>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <new>
+#include <stdexcept>
 
 #include "base/cpu.h"
 #include "base/interrupt.h"
 #include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/version.h"
+#include "io/cut_files.h"
 #include "kernels/registry.h"
 
 namespace braid {
@@ -52,17 +55,17 @@ std::span<const Verb> all_verbs() {
 }
 
 int fail(const Error& error, int code) {
-  std::fflush(stdout);
-  fmt::print(stderr, "braid: {}\n", error.what);
-  if (!error.fix.empty()) fmt::print(stderr, "  -> {}\n", error.fix);
+  flush_output();
+  note(fmt::format("braid: {}\n", error.what));
+  if (!error.fix.empty()) note(fmt::format("  -> {}\n", error.fix));
   return code;
 }
 
 int wrong_use(const Error& error) { return fail(error, kWrongUse); }
 
 void print_json(const Json& j) {
-  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
+  say("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  flush_output();
 }
 
 KernelChoice kernel_choice() {
@@ -70,19 +73,21 @@ KernelChoice kernel_choice() {
   return choice ? *choice : KernelChoice();  // run() has told what is wrong
 }
 
-int resolve_threads(int64_t asked) {
-  return asked > 0 ? static_cast<int>(std::min<int64_t>(asked, 1024)) : cpu_count();
+Result<ThreadPool> start_threads(int64_t asked) {
+  Result<ThreadPool> pool =
+      ThreadPool::start(asked > 0 ? static_cast<int>(asked) : cpu_count(), kernel_choice());
+  if (!pool) return Error{"--threads: " + pool.error().what, pool.error().fix};
+  return pool;
 }
 
 Result<std::vector<int32_t>> parse_ids(const std::string& text, const std::string& option) {
   std::vector<int32_t> ids;
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, comma - at);
-    if (item.empty() || item.size() > 9 || item.find_first_not_of("0123456789") != std::string::npos)
-      return Error{fmt::format("{} {}: '{}' is not a whole number", option, text, item),
-                   "write numbers with commas between, e.g. 1,2,3"};
-    ids.push_back(std::stoi(item));
+    const Result<int64_t> id = parse_number<int64_t>(std::string_view(text).substr(at, comma - at), option,
+                                                     {0, std::numeric_limits<int32_t>::max()});
+    if (!id) return Error{id.error().what, id.error().fix + "; several with commas between, e.g. 1,2,3"};
+    ids.push_back(static_cast<int32_t>(*id));
     at = comma + 1;
   }
   return ids;
@@ -97,43 +102,51 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// An option nobody knows, with the nearest that exists. CLI11 would only say that it was not expected.
-Status check_option_names(const CLI::App& app, int argc, char** argv) {
+// An option nobody knows, with the nearest that exists, where CLI11 would only say that it was not expected.
+// And empty values, which come from variables of the shell that are not set: they must not count as "not
+// given".
+Status check_words(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> names = option_names(app);
   for (int i = 2; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (!arg.starts_with("--") || arg == "--") continue;
-    const std::string name = arg.substr(0, arg.find('='));
-    if (std::find(names.begin(), names.end(), name) == names.end())
+    if (arg.empty())
+      return Error{app.get_name() + ": an empty word", "leave it out, or write what was meant"};
+    if (!arg.starts_with('-') || arg == "-" || arg == "--") continue;
+    const bool whole_word = arg.starts_with("--");
+    const std::string name = whole_word ? arg.substr(0, arg.find('=')) : arg.substr(0, 2);
+    if (whole_word && std::find(names.begin(), names.end(), name) == names.end())
       return Error{fmt::format("{}: there is no option {}", app.get_name(), name),
                    fmt::format("{} See: braid {} --help", suggest(name, names), app.get_name())};
-    // The word after an option with a value is that value, whatever it looks like.
     const CLI::Option* o = app.get_option_no_throw(name);
-    if (o && o->get_expected_min() > 0 && arg.find('=') == std::string::npos) ++i;
+    if (!o || o->get_expected_min() == 0) continue;
+    // The word after an option with a value is that value, whatever it looks like.
+    const bool inside = arg.size() > name.size();
+    const std::string value = inside       ? arg.substr(name.size() + (whole_word ? 1 : 0))
+                              : ++i < argc ? argv[i]
+                                           : name;
+    if (value.empty()) return Error{name + " is empty", "give a value, or leave the option out"};
   }
   return {};
 }
 
 // docs/cli.md, from the same options that the parser uses.
 void print_markdown(CLI::App& app) {
-  fmt::print("# Command line\n\nGenerated by `braid --markdown`; a test fails if it is stale.\n\n");
-  fmt::print(
-      "`braid VERB [options]`. Exit code 0: done; 1: failed; 2: wrong use. Environment: "
+  say("# Command line\n\nGenerated by `braid --markdown`; a test fails if it is stale.\n\n");
+  say("`braid VERB [options]`. Exit code 0: done; 1: failed; 2: wrong use. Environment: "
       "`BRAID_ISA=base|avx2|avx512|avx512dot|amx` limits the "
       "instructions used, `BRAID_KERNEL=op=impl,...` forces implementations by name.\n");
   for (const CLI::App* sub : app.get_subcommands({})) {
-    fmt::print("\n## braid {}\n\n{}\n\n| option | default | meaning |\n|---|---|---|\n", sub->get_name(),
-               sub->get_description());
+    say("\n## braid {}\n\n{}\n\n| option | default | meaning |\n|---|---|---|\n", sub->get_name(),
+        sub->get_description());
     for (const CLI::Option* o : sub->get_options()) {
       if (o->get_lnames().empty() && o->get_snames().empty()) {
-        fmt::print("| `{}` | {} | {} |\n", o->get_name(true), o->get_default_str(), o->get_description());
+        say("| `{}` | {} | {} |\n", o->get_name(true), o->get_default_str(), o->get_description());
       } else if (o->get_lnames().front() != "help") {
-        fmt::print("| `--{}` | {} | {} |\n", o->get_lnames().front(), o->get_default_str(),
-                   o->get_description());
+        say("| `--{}` | {} | {} |\n", o->get_lnames().front(), o->get_default_str(), o->get_description());
       }
     }
     for (const Verb& v : all_verbs())
-      if (v.details && v.name == sub->get_name()) fmt::print("{}", v.details());
+      if (v.details && v.name == sub->get_name()) say("{}", v.details());
   }
 }
 
@@ -157,8 +170,7 @@ int run(int argc, char** argv) {
     if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end())
       return wrong_use(
           {fmt::format("there is no verb '{}'", argv[1]), suggest(argv[1], verbs) + " See: braid --help"});
-    if (Status s = check_option_names(*app.get_subcommand(argv[1]), argc, argv); !s)
-      return wrong_use(s.error());
+    if (Status s = check_words(*app.get_subcommand(argv[1]), argc, argv); !s) return wrong_use(s.error());
   } else if (argc > 1 && std::string(argv[1]).starts_with("--")) {
     if (const auto known = option_names(app); std::find(known.begin(), known.end(), argv[1]) == known.end())
       return wrong_use(
@@ -167,29 +179,47 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    for (const CLI::App* sub : app.get_subcommands()) return fmt::print("{}", sub->help()), kOk;
-    return fmt::print("{}", app.help()), kOk;
+    for (const CLI::App* sub : app.get_subcommands()) return say("{}", sub->help()), kOk;
+    return say("{}", app.help()), kOk;
   } catch (const CLI::CallForVersion& v) {
-    return fmt::print("{}\n", v.what()), kOk;
+    return say("{}\n", v.what()), kOk;
+  } catch (const WrongValue& wrong) {
+    return wrong_use(wrong.error);
   } catch (const CLI::ParseError& e) {
     return wrong_use(
         {e.what(), fmt::format("See: braid {}--help",
                                argc > 1 && argv[1][0] != '-' ? std::string(argv[1]) + " " : "")});
   }
   if (markdown) return print_markdown(app), kOk;
-  if (!chosen) return fmt::print("{}", app.help()), kOk;
+  if (!chosen) return say("{}", app.help()), kOk;
   // A misspelt BRAID_ISA or BRAID_KERNEL must not be ignored.
   if (const Result<KernelChoice> c = kernel_choice_from_environment(); !c) return wrong_use(c.error());
   return chosen();
+}
+
+// Says so without memory.
+int out_of_memory() {
+  std::fputs(
+      "braid: out of memory\n  -> use a smaller model, batch or length, or raise the limit (ulimit -v)\n",
+      stderr);
+  return kFailed;
 }
 
 }  // namespace
 }  // namespace braid
 
 int main(int argc, char** argv) {
+  braid::open_output();
+  braid::report_cut_files();
+  int code = braid::kFailed;
   try {
-    return braid::run(argc, argv);
+    code = braid::run(argc, argv);
   } catch (const std::bad_alloc&) {
-    return braid::fail({"out of memory", "use a smaller model, batch or length"});
+    code = braid::out_of_memory();
+  } catch (const std::length_error&) {  // more elements than any memory has
+    code = braid::out_of_memory();
+  } catch (const std::exception& e) {
+    braid::fail({fmt::format("internal error: {}", e.what()), "this should not happen: please report it"});
   }
+  return braid::finish_output(code);
 }

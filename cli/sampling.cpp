@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "io/json.h"
+
 namespace braid {
 
 Result<SamplerOptions> SamplingFlags::resolve(const GenerationConfig& model) const {
@@ -33,23 +35,13 @@ Result<SamplerOptions> SamplingFlags::resolve(const GenerationConfig& model) con
   return o;
 }
 
-Status check_max_tokens(const std::optional<int64_t>& given) {
-  if (given && (*given < 1 || *given > 1'000'000'000)) return Error{"--max-tokens must be from 1 to 1e9"};
-  return {};
-}
-
 int64_t most_tokens(const std::optional<int64_t>& given, const GenerationConfig& model, int64_t otherwise) {
   return given ? *given : model.max_new_tokens > 0 ? model.max_new_tokens : otherwise;
 }
 
 void tell_ignored(const GenerationConfig& model) {
   if (!model.ignored.empty())
-    fmt::print(stderr, "note: generation_config.json: without effect: {}\n", fmt::join(model.ignored, ", "));
-}
-
-Status check_draft(int64_t given) {
-  if (given >= 0 && given <= kMostDraft) return {};
-  return Error{fmt::format("--draft is {}", given), fmt::format("give 0 to {}", kMostDraft)};
+    tell("note: generation_config.json: without effect: {}\n", fmt::join(model.ignored, ", "));
 }
 
 std::string draft_text(const Generated& r) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/cli.h"
 #include "infer/generate.h"
 #include "infer/generation_config.h"
 
@@ -22,28 +23,35 @@ struct SamplingFlags {
   template <class V>
   void visit(V& v) {
     v("--temperature,--temp", temperature,
-      "0 takes the likeliest token; higher is more varied (else the model's, else 0.8)");
-    v("--top-k", top_k, "only the k likeliest tokens; 0 = all (else the model's, else 40)");
+      "0 takes the likeliest token; higher is more varied (else the model's, else 0.8)",
+      Bounds<double>{0, 1e30});
+    v("--top-k", top_k, "only the k likeliest tokens; 0 = all (else the model's, else 40)", kFromZero);
     v("--top-p", top_p,
-      "only the likeliest tokens that together reach p; 1 = all (else the model's, else 0.95)");
+      "only the likeliest tokens that together reach p; 1 = all (else the model's, else 0.95)",
+      Bounds<double>{0, 1, true});
     v("--min-p", min_p,
-      "only tokens at least min-p times as likely as the likeliest; 0 = all (else the model's, else 0.05)");
+      "only tokens at least min-p times as likely as the likeliest; 0 = all (else the model's, else 0.05)",
+      Bounds<double>{0, 1});
     v("--typical-p,--typical", typical_p,
-      "only tokens about as surprising as is usual here, together p; 1 = all");
+      "only tokens about as surprising as is usual here, together p; 1 = all", Bounds<double>{0, 1, true});
     v("--top-n-sigma", top_n_sigma,
-      "only logits within this many standard deviations of the largest; 0 = all");
-    v("--xtc-probability", xtc_probability, "how often the likeliest tokens are left out; 0 = never");
+      "only logits within this many standard deviations of the largest; 0 = all", Bounds<double>{0, 1e30});
+    v("--xtc-probability", xtc_probability, "how often the likeliest tokens are left out; 0 = never",
+      Bounds<double>{0, 1});
     v("--xtc-threshold", xtc_threshold,
-      "which are then left out: all from here on but the least likely (0.1)");
+      "which are then left out: all from here on but the least likely (0.1)", Bounds<double>{0, 1});
     v("--repetition-penalty,--repeat-penalty", repetition_penalty,
-      "above 1 makes tokens that already occurred less likely");
-    v("--presence-penalty", presence_penalty, "taken from the logit of each token that already occurred");
-    v("--frequency-penalty", frequency_penalty, "the same for each time it occurred");
-    v("--repeat-last-n", last_n, "how many of the last tokens these three look at; -1 = all (64)");
+      "above 1 makes tokens that already occurred less likely", Bounds<double>{0, 1e30, true});
+    v("--presence-penalty", presence_penalty, "taken from the logit of each token that already occurred",
+      Bounds<double>{-1e30, 1e30});
+    v("--frequency-penalty", frequency_penalty, "the same for each time it occurred",
+      Bounds<double>{-1e30, 1e30});
+    v("--repeat-last-n", last_n, "how many of the last tokens these three look at; -1 = all (64)",
+      Bounds<int64_t>{.low = -1});
     v("--samplers", samplers,
       "the samplers and their order (penalties,top_n_sigma,top_k,typical,top_p,min_p,xtc,temperature)");
     v("--greedy", greedy, "always the likeliest token");
-    v("--seed", seed, "of the sampler");
+    v("--seed", seed, "of the sampler", kFromZero);
   }
 
   // Errors are the user's.
@@ -51,11 +59,11 @@ struct SamplingFlags {
 };
 
 // --max-tokens: the user's number, else the model's, else `otherwise`.
-Status check_max_tokens(const std::optional<int64_t>& given);
+inline constexpr Bounds<int64_t> kMaxTokens{1, 1'000'000'000};
 int64_t most_tokens(const std::optional<int64_t>& given, const GenerationConfig& model, int64_t otherwise);
 
 // --draft: guesses per pass, and what became of them.
-Status check_draft(int64_t given);
+inline constexpr Bounds<int64_t> kDraft{0, kMostDraft};
 std::string draft_text(const Generated& r);
 Json draft_json(const Generated& r);
 

@@ -1,6 +1,6 @@
 #include "cli/template_variables.h"
 
-#include "io/ordered_json.h"
+#include "io/json.h"
 
 namespace braid {
 
@@ -18,7 +18,7 @@ Status set_variable(Json& variables, const std::string& setting) {
 }
 
 Result<Json> load_list(const std::string& path, const std::string& what) {
-  Result<Json> list = load_ordered_json(path);
+  Result<Json> list = load_json(path);
   if (list && !list->is_array()) return Error{path + ": not a list of " + what};
   return list;
 }

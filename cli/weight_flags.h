@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <optional>
 #include <string>
 
 #include "autograd/param.h"
 #include "base/error.h"
+#include "cli/output.h"
 #include "kernels/weight_matmul/activations.h"
 
 namespace braid {
@@ -62,8 +62,8 @@ inline void tell_not_quantised(const ParamSet& params, std::optional<WeightForma
     ++all, not_fitting += !weight_fits(*wanted, p.cols());
   }
   if (not_fitting)
-    fmt::print(stderr, "[{} of {} matrices stay as they are: their rows are no multiple of {} numbers]\n",
-               not_fitting, all, kWeightBlock);
+    tell("[{} of {} matrices stay as they are: their rows are no multiple of {} numbers]\n", not_fitting, all,
+         kWeightBlock);
 }
 
 }  // namespace braid

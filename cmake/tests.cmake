@@ -21,6 +21,12 @@ foreach(t test_base test_kernels test_model test_train test_infer)
   endif()
 endforeach()
 
+# `walk` is not `fast`: thousands of runs of the program. walk_short is a fixed sample of them.
+add_test(NAME walk COMMAND braid_walk $<TARGET_FILE:braid> ${CMAKE_SOURCE_DIR})
+set_tests_properties(walk PROPERTIES LABELS walk TIMEOUT 14400 RUN_SERIAL ON)
+add_test(NAME walk_short COMMAND braid_walk $<TARGET_FILE:braid> ${CMAKE_SOURCE_DIR} --short)
+set_tests_properties(walk_short PROPERTIES LABELS fast TIMEOUT ${limit})
+
 foreach(name ${fuzz_names})
   add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/data/fuzz/${name})
   set_tests_properties(fuzz_${name} PROPERTIES LABELS fast TIMEOUT ${limit})

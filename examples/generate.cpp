@@ -15,7 +15,9 @@ int main(int argc, char** argv) {
   Context context;  // all processors
   Session session(*loaded->model, context);
 
-  const std::vector<int32_t> ids = loaded->tokenizer->encode(argv[2]);
+  const auto tokens = loaded->tokenizer->encode(argv[2]);
+  if (!tokens) return fail(tokens.error());
+  const std::vector<int32_t>& ids = *tokens;
   StreamDecoder decoder(*loaded->tokenizer);
   const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
   const auto show = [](std::string_view s) { std::fwrite(s.data(), 1, s.size(), stdout); };

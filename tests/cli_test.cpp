@@ -174,7 +174,7 @@ TEST(Cli, ChatAnswersAndRemembers) {
   EXPECT_EQ(tokens(tools), tokens(direct));
   expect_error(run_braid({"chat", "--model", model()}), 1, {"chat template"});
   expect_error(chat("", {"--json"}), 2, {"--prompt"});
-  expect_error(chat("", {"--top-p", "2", "--prompt", "x"}), 2, {"top_p"});
+  expect_error(chat("", {"--top-p", "2", "--prompt", "x"}), 2, {"--top-p is '2'", "above 0, up to 1"});
   expect_error(chat("", {"--samplers", "top_k,luck", "--prompt", "x"}), 2, {"luck", "top_p"});
   expect_error(chat("", {"--history", dir / "t.jinja", "--prompt", "x"}), 2, {"t.jinja"});
 }
@@ -393,7 +393,8 @@ TEST(Cli, GenerateIsRepeatableAndStops) {
   EXPECT_EQ(a.code, 0) << a.err;
   const auto text = [](const std::string& json) { return json.substr(0, json.find("\"why\"")); };
   EXPECT_EQ(text(a.out), text(b.out));
-  expect_error(run_braid({"generate", "--model", model(), "--prompt", "x", "--top-p", "2"}), 2, {"top_p"});
+  expect_error(run_braid({"generate", "--model", model(), "--prompt", "x", "--top-p", "2"}), 2,
+               {"--top-p is '2'"});
   expect_error(run_braid({"generate", "--model", model(), "--tokens", "1,two"}), 2, {"two"});
   expect_error(run_braid({"generate", "--model", model(), "--tokens", "1,999"}), 1, {"999", "256"});
 }
@@ -488,7 +489,7 @@ TEST(Cli, ASavedStateGoesOn) {
   EXPECT_EQ(told.out, text);
   EXPECT_NE(told.err.find("5 tokens from"), std::string::npos) << told.err;
   expect_error(run_braid({"generate", "--model", model(), "--tokens", "1", "--draft", "8"}), 2,
-               {"give 0 to 7"});
+               {"--draft is '8'", "from 0 to 7"});
   // A byte that changed on the disk.
   std::string bytes = slurp(dir / "prompt");
   bytes[bytes.size() - 3] ^= 4;

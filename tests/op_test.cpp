@@ -435,14 +435,14 @@ TEST(Op, OptionsThatCannotBeUsed) {
   expect_error(with("attention", {"--set", "windw=3", "--set", "scale=1e999", "--set", "window=2.5", "--set",
                                   "window=1", "--set", "scale", "--form", "fast"}),
                2,
-               {"'windw'", "'window'", "scale: is 1e999", "window: is '2.5'", "given twice",
+               {"'windw'", "'window'", "scale: is '1e999'", "window: is '2.5'", "given twice",
                 "write scale=VALUE", "no form 'fast'"});
   for (const char* bad : {"window=-1", "window=99999999999999999999", "window=", "window=x", "scale=nan",
                           "scale=inf", "scale=0.5x"})
     expect_error(with("attention", {"--set", bad}), 2, {"--set", "give a "});
   expect_error(with("short_conv", {"--set", "silu=2"}), 2, {"silu: is '2'", "0 | 1"});
   expect_error(with("fast_weight", {"--form", "chunks", "--set", "chunk=1000", "l2nrm=1"}), 2,
-               {"auto, chunk, recurrent, step", "chunk: is 1000", "from 0 to 128", "'l2norm'"});
+               {"auto, chunk, recurrent, step", "chunk: is '1000'", "from 0 to 128", "'l2norm'"});
   expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "known: negative"});
 }
 

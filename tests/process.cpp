@@ -22,9 +22,15 @@ Finished run_braid(const std::vector<std::string>& args, const RunOptions& optio
   spit(in, options.input);
   const pid_t pid = fork();
   if (pid == 0) {
-    const int o = open(out.c_str(), O_CREAT | O_WRONLY, 0600),
+    const int o = open(options.out ? options.out : out.c_str(), O_CREAT | O_WRONLY, 0600),
               e = open(err.c_str(), O_CREAT | O_WRONLY, 0600);
-    dup2(open(in.c_str(), O_RDONLY), 0), dup2(o, 1), dup2(e, 2);
+    dup2(open(in.c_str(), O_RDONLY), 0), o < 0 ? close(1) : dup2(o, 1), dup2(e, 2);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(s, SIG_DFL);
+    if (options.memory_limit > 0) {
+      const rlimit limit{static_cast<rlim_t>(options.memory_limit),
+                         static_cast<rlim_t>(options.memory_limit)};
+      setrlimit(RLIMIT_AS, &limit);
+    }
     for (const std::string& v : options.env) putenv(const_cast<char*>(v.c_str()));
     if (!options.cwd.empty() && chdir(options.cwd.c_str()) != 0) _exit(126);
     if (options.file_limit > 0) {

@@ -17,9 +17,11 @@ struct RunOptions {
   double kill_after = 0;                 // seconds; 0: not at all
   std::function<bool()> kill_when = {};  // asked every millisecond, or none
   int signal = 9;
-  std::string input = {};  // what it reads from stdin
-  std::string cwd = {};    // the folder it runs in; empty: this process's
-  long file_limit = 0;     // no file may grow beyond this many bytes, as on a full disk; 0: no limit
+  std::string input = {};     // what it reads from stdin
+  std::string cwd = {};       // the folder it runs in; empty: this process's
+  const char* out = nullptr;  // stdout instead of a file to read back: a device, or "" for a closed one
+  long memory_limit = 0;      // bytes of address space; 0: no limit
+  long file_limit = 0;        // no file may grow beyond this many bytes, as on a full disk; 0: no limit
 };
 
 // `args` after the program name.

@@ -124,8 +124,9 @@ Var selective_scan(Exec& e, const ScanVars& in, std::span<const uint32_t> offset
                    std::span<float* const> states = {}, std::span<const StateCut> cuts = {});
 
 // The fast-weight recurrence. g is absent without decay, beta with additive writes; a constant decay per head
-// is given by g_head. With several writes per token k, v and beta hold them side by side; the token decays
-// once, before its first write, and is read after its last. States: [value_heads, dk, dv].
+// is given by g_head. With several writes per token k, v and beta hold them side by side; g decays the state
+// once per token, before its first write, g_head before every write; the last write is followed by the read.
+// States: [value_heads, dk, dv].
 struct FastWeightVars {
   Var q, k, v, g, beta;
   const float* g_head = nullptr;

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +23,8 @@ struct [[nodiscard]] Error {
   std::string what;      // what is wrong, naming the file, field or tensor
   std::string fix = {};  // what to do about it; may be empty
 };
+
+[[noreturn]] void no_value(std::string_view why, Where at = Where::here());
 
 template <class T>
 class [[nodiscard]] Result {
@@ -39,8 +42,9 @@ class [[nodiscard]] Result {
 
  private:
   T& checked() {
-    check(v_.index() == 0, v_.index() == 1 ? std::get<1>(v_).what : "Result holds no value");
-    return std::get<0>(v_);
+    if (v_.index() != 0) [[unlikely]]
+      no_value(v_.index() == 1 ? std::get<1>(v_).what : "Result holds no value");
+    return *std::get_if<0>(&v_);
   }
   std::variant<T, Error> v_;
 };
@@ -64,7 +68,8 @@ struct Problem {
   std::string fix;    // a value or action that would be right
 };
 
-// Joins problems into one error, a line each.
+// Joins problems into one error, a line each. Of many alike the first three and their number: a file can have
+// thousands of them.
 Error to_error(const std::string& title, const std::vector<Problem>& problems);
 
 }  // namespace braid

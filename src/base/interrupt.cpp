@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <csignal>
+#include <initializer_list>
 
 namespace braid {
 namespace {
@@ -11,22 +12,28 @@ volatile std::sig_atomic_t asked = 0;
 
 void on_signal(int) { asked = 1; }
 
+void set(int signal, void (*handler)(int), int flags = 0) {
+  struct sigaction before {};
+  if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) return;
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESETHAND;  // the second signal gets the default action
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    set(signal, on_signal, SA_RESETHAND);  // the second one gets the default action
+  set(SIGPIPE, on_signal);                 // comes with every line; writing fails with an error instead
 }
 
 bool interrupted() { return asked != 0; }
 
 void release_interrupts() {
   asked = 0;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) set(signal, SIG_DFL);
 }
 
 }  // namespace braid

@@ -1,10 +1,11 @@
-// Ctrl-C as a question: long loops ask `interrupted()` at points where they can save. A second Ctrl-C ends at
-// once.
+// A wish to end as a question: long loops ask `interrupted()` at points where they can save.
 #pragma once
 
 namespace braid {
 
-void catch_interrupts();  // SIGINT and SIGTERM
+// SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal was closed; not under nohup); a second one ends the
+// program at once. And SIGPIPE: whoever read what the program prints has gone.
+void catch_interrupts();
 bool interrupted();
 void release_interrupts();  // forgets one that was caught; the next ends the program
 

@@ -26,6 +26,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   size_t best = std::max<size_t>(2, word.size() / 3) + 1;
   std::string found;
   for (const std::string& c : candidates) {
+    if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= best) continue;
     const size_t d = edit_distance(word, c);
     if (d < best && d < word.size()) best = d, found = c;  // not one with every letter changed
   }

@@ -1,7 +1,11 @@
 #include "base/parallel.h"
 
 #include <atomic>
+#include <exception>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -9,6 +13,7 @@
 #endif
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace braid {
 namespace {
@@ -47,10 +52,22 @@ struct ThreadPool::Shared {
   std::atomic<bool> busy{false};
   std::atomic<size_t> count{0};
   std::atomic<const std::function<void(size_t)>*> task{nullptr};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, failed{false};
+  std::exception_ptr failure;  // the first of a round
+  std::mutex failure_mutex;
   int threads = 1;
 
   size_t end_of(size_t share, size_t n) const { return n * (share + 1) / static_cast<size_t>(threads); }
+
+  void run_one(size_t i) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      (*task.load(std::memory_order_relaxed))(i);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  }
 
   // Runs tasks of one share until none is left.
   uint32_t take_all(size_t share, uint32_t now) {
@@ -60,7 +77,7 @@ struct ThreadPool::Shared {
       if (seen >> 32 != now || (seen & kTasks) == 0) return done;
       if (!left.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel)) continue;
       const size_t end = end_of(share, count.load(std::memory_order_relaxed));
-      (*task.load(std::memory_order_relaxed))(end - (seen & kTasks));
+      run_one(end - (seen & kTasks));
       ++done, --seen;
     }
   }
@@ -79,20 +96,36 @@ struct ThreadPool::Shared {
 ThreadPool::ThreadPool(int threads, KernelChoice kernels)
     : kernels_(std::move(kernels)), shared_(std::make_unique<Shared>()) {
   check(threads >= 1, "ThreadPool needs at least one thread");
-  shared_->threads = threads;
   shared_->shares = std::make_unique<Share[]>(static_cast<size_t>(threads));
-  for (int i = 1; i < threads; ++i)
-    shared_->workers.emplace_back([s = shared_.get(), i] {
-      for (uint32_t seen = 0;;) {
-        wait_while_equal(s->round, seen);
-        seen = s->round.load(std::memory_order_acquire);
-        if (s->stop.load(std::memory_order_relaxed)) return;
-        s->work(static_cast<size_t>(i), seen);
-      }
-    });
+  shared_->workers.reserve(static_cast<size_t>(threads - 1));
+  const auto worker = [s = shared_.get()](int i) {
+    for (uint32_t seen = 0;;) {
+      wait_while_equal(s->round, seen);
+      seen = s->round.load(std::memory_order_acquire);
+      if (s->stop.load(std::memory_order_relaxed)) return;
+      s->work(static_cast<size_t>(i), seen);
+    }
+  };
+  try {
+    for (int i = 1; i < threads; ++i) shared_->workers.emplace_back(worker, i);
+  } catch (const std::exception&) {  // a limit on processes or on memory
+  }
+  shared_->threads = static_cast<int>(shared_->workers.size()) + 1;
 }
 
+Result<ThreadPool> ThreadPool::start(int threads, KernelChoice kernels) {
+  ThreadPool pool(threads, std::move(kernels));
+  if (pool.threads() < threads)
+    return Error{"cannot start " + std::to_string(threads) + " threads: the system gives " +
+                     std::to_string(pool.threads()),
+                 "use fewer threads, or raise the limit on processes (ulimit -u) or memory (ulimit -v)"};
+  return pool;
+}
+
+ThreadPool::ThreadPool(ThreadPool&&) noexcept = default;
+
 ThreadPool::~ThreadPool() {
+  if (!shared_) return;
   shared_->stop.store(true, std::memory_order_relaxed);
   shared_->round.fetch_add(1, std::memory_order_release);
   shared_->round.notify_all();
@@ -106,8 +139,8 @@ void ThreadPool::run(size_t count, const std::function<void(size_t)>& task) {
     for (size_t i = 0; i < count; ++i) task(i);
     return;
   }
-  check(count <= kTasks, "ThreadPool::run: too many tasks");
   if (count == 0) return;
+  check(count <= kTasks, "ThreadPool::run: too many tasks");
   check(!shared_->busy.exchange(true), "ThreadPool::run called from two threads at once");
   const uint32_t now = shared_->round.load(std::memory_order_relaxed) + 1;
   shared_->count.store(count, std::memory_order_relaxed);
@@ -125,7 +158,10 @@ void ThreadPool::run(size_t count, const std::function<void(size_t)>& task) {
   for (uint32_t left = shared_->undone.load(std::memory_order_acquire); left != 0;
        left = shared_->undone.load(std::memory_order_acquire))
     wait_while_equal(shared_->undone, left);
+  const std::exception_ptr failure = std::exchange(shared_->failure, nullptr);
+  shared_->failed.store(false, std::memory_order_relaxed);
   shared_->busy.store(false);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace braid

@@ -20,25 +20,32 @@
 
 namespace braid {
 
+template <class T>
+class Result;  // error.h
+
 class ThreadPool {
  public:
-  // `threads` counts the calling thread.
+  // `threads` counts the calling thread. If the system does not give so many, there are fewer: results are
+  // the same.
   explicit ThreadPool(int threads, KernelChoice kernels = {});
+  // So many, or an error.
+  static Result<ThreadPool> start(int threads, KernelChoice kernels = {});
   ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
+  ThreadPool(ThreadPool&&) noexcept;
+  ThreadPool& operator=(ThreadPool&&) = delete;
 
   int threads() const;
   const KernelChoice& kernels() const { return kernels_; }
 
   // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share, in
   // order, and then what others have not begun: a thread that the system keeps waiting holds nobody up. Calls
-  // from inside a task run in that task's thread.
+  // from inside a task run in that task's thread. What a task throws (it found no memory) is thrown again
+  // here once no task is running; those not begun by then are left out.
   void run(size_t count, const std::function<void(size_t)>& task);
 
  private:
   struct Shared;
-  const KernelChoice kernels_;
+  KernelChoice kernels_;
   std::unique_ptr<Shared> shared_;
 };
 

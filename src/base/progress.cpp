@@ -63,7 +63,7 @@ void Progress::draw() {
   const std::string text =
       fmt::format("{} {}/{}  {:.4g}/s  {} left  {}", title_, done_, total_, rate, left, note_);
   if (!terminal_) {
-    fmt::print(stderr, "{}\n", text);
+    std::fputs((text + "\n").c_str(), stderr);
     return;
   }
   const int width = columns() - 1, bar = std::clamp(width - static_cast<int>(text.size()) - 3, 0, 30);

@@ -330,8 +330,8 @@ braid_status braid_tokenize(const braid_model* model, const char* text, size_t l
   return guarded(error, [&] {
     const Tokenizer& t = tokenizer_of(model);
     const std::span<const char> chars = given(text, length, "text");
-    const std::vector<int32_t> ids =
-        t.encode({chars.data(), chars.size()}, {.add_special = special != 0, .parse_special = special != 0});
+    const std::vector<int32_t> ids = value(
+        t.encode({chars.data(), chars.size()}, {.add_special = special != 0, .parse_special = special != 0}));
     return put<int32_t>(ids, tokens, capacity, count);
   });
 }
@@ -343,7 +343,7 @@ braid_status braid_detokenize(const braid_model* model, const int32_t* tokens, s
     const Tokenizer& t = tokenizer_of(model);
     const std::span<const int32_t> ids = given(tokens, token_count, "tokens");
     check_tokens(ids, vocabulary(*model->text));
-    const std::string s = t.decode(ids, {.skip_special = special == 0});
+    const std::string s = value(t.decode(ids, {.skip_special = special == 0}));
     return put<char>(s, text, capacity, count);
   });
 }

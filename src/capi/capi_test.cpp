@@ -11,6 +11,7 @@
 
 #include "infer/session.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "kernels/fast_weight/fast_weight.h"
 #include "model/model.h"
 #include "model/presets.h"

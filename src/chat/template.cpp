@@ -193,13 +193,9 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path, ChatTemplateOpt
                       config = path + "/tokenizer_config.json", more = path + "/chat_templates";
     if (fs::exists(jinja, ec))
       if (Status s = add_source(kDefault, jinja); !s) return s.error();
-    std::vector<fs::path> files;
-    if (fs::is_directory(more, ec))
-      for (const auto& f : fs::directory_iterator(more, ec))
-        if (f.path().extension() == ".jinja") files.push_back(f.path());
-    std::ranges::sort(files);
-    for (const fs::path& f : files)
-      if (Status s = add_source(f.stem(), f); !s) return s.error();
+    for (const std::string& name : names_in(more))
+      if (const fs::path f = more + "/" + name; f.extension() == ".jinja")
+        if (Status s = add_source(f.stem(), f); !s) return s.error();
     if (impl->templates.empty() && fs::exists(json, ec))
       if (Status s = add_json(json, true); !s) return s.error();
     if (fs::exists(config, ec))

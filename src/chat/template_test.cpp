@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "chat/text.h"
 #include "io/file.h"
-#include "io/ordered_json.h"
+#include "io/json.h"
 #include "support/test_dir.h"
 
 namespace braid {
@@ -52,7 +52,7 @@ std::string difference(const Json& c, const Result<std::string>& got) {
 }
 
 int differing_conversations(const ChatTemplateOptions& options, bool tell) {
-  const Result<Json> all = load_ordered_json(kData + "conversations.json");
+  const Result<Json> all = load_json(kData + "conversations.json");
   EXPECT_TRUE(all) << what(all);
   if (!all) return -1;
   int differing = 0;
@@ -91,7 +91,7 @@ TEST(ChatTemplate, WithOtherWhiteSpaceRulesTheyAreNot) {  // mutants
 // Deviations, as docs/chat_templates.md lists them: cases where only the wording of an error or an integer
 // beyond 64 bits differs.
 int differing_snippets(const ChatTemplateOptions& options, bool tell) {
-  const Result<Json> all = load_ordered_json(kData + "snippets.json");
+  const Result<Json> all = load_json(kData + "snippets.json");
   EXPECT_TRUE(all) << what(all);
   if (!all) return -1;
   int differing = 0;
@@ -209,7 +209,7 @@ TEST(ChatTemplate, AStrangersProgramIsStopped) {
 // Parts of templates cut, doubled, swapped and overwritten: an answer or an error, soon and without a crash.
 TEST(ChatTemplate, AnyBytesAreSurvived) {
   std::vector<std::string> seeds;
-  const Result<Json> snippets = load_ordered_json(kData + "snippets.json");
+  const Result<Json> snippets = load_json(kData + "snippets.json");
   ASSERT_TRUE(snippets);
   for (const Json& c : (*snippets)["cases"]) seeds.push_back(c["source"]);
   for (const auto& f : std::filesystem::directory_iterator(kData + "templates"))

@@ -197,7 +197,7 @@ TEST_F(TextFile, TokensOfATokenizerCoverTheTextAndGoAlong) {
   const std::string file = folder_ + "/mine.json";
   std::ofstream(file) << trained->json;
   const Tokenizer tokenizer = *Tokenizer::load(file);
-  const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false});
+  const std::vector<int32_t> ids = *tokenizer.encode(text, {.add_special = false});
   ASSERT_LT(ids.size(), text.size() / 2);
 
   const auto source = make(text, {.length = 16, .tokenizer = file});
@@ -214,7 +214,7 @@ TEST_F(TextFile, TokensOfATokenizerCoverTheTextAndGoAlong) {
   const std::string run = folder_ + "/run";
   std::filesystem::create_directory(run);
   ASSERT_TRUE(source->save_companions(run));
-  EXPECT_EQ(Tokenizer::load(run)->encode(text), tokenizer.encode(text));
+  EXPECT_EQ(*Tokenizer::load(run)->encode(text), *tokenizer.encode(text));
   EXPECT_EQ(make(text, {.length = 16, .tokenizer = run})->fingerprint(), source->fingerprint());
   ASSERT_TRUE(make(text, {.length = 16})->save_companions(folder_));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/tokenizer.json"));

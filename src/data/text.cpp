@@ -55,7 +55,9 @@ Result<std::unique_ptr<TextSource>> TextSource::make(std::string text, const std
   if (!options.tokenizer.empty()) {
     const Result<Tokenizer> tokenizer = Tokenizer::load(options.tokenizer);
     if (!tokenizer) return tokenizer.error();
-    content.ids = tokenizer->encode(content.bytes, {.add_special = false});
+    Result<std::vector<int32_t>> ids = tokenizer->encode(content.bytes, {.add_special = false});
+    if (!ids) return Error{name + ": " + ids.error().what, ids.error().fix};
+    content.ids = *std::move(ids);
     content.vocab_size = static_cast<size_t>(tokenizer->vocab_size());
     size = content.ids.size();
   }

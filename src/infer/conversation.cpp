@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "chat/template.h"
-#include "io/ordered_json.h"
+#include "io/json.h"
 
 namespace braid {
 namespace {
@@ -75,6 +75,7 @@ struct Conversation::Impl {
         },
         g);
     if (!r) return r.error();
+    if (Status s = decoder.status(); !s) return s.error();
     reply.generated = *std::move(r);
     std::vector<int32_t> read = prompt;
     read.insert(read.end(), reply.generated.tokens.begin(), reply.generated.tokens.end());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/file.h"
+#include "io/json.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "support/test_dir.h"

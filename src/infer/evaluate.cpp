@@ -50,23 +50,29 @@ struct Scores {
   size_t same = 0;
   double dp_squares = 0;
 
-  void add(std::span<const float> base_logits, const std::optional<std::span<const float>>& other_logits,
-           int32_t next) {
+  // Null, or whose logits give no probability: NaN does not compare.
+  const char* add(std::span<const float> base_logits,
+                  const std::optional<std::span<const float>>& other_logits, int32_t next) {
     const Row b(base_logits);
-    base.add(-b.log_p(static_cast<size_t>(next)));
-    if (!other_logits) return;
+    const double log_p = b.log_p(static_cast<size_t>(next));
+    if (!std::isfinite(log_p)) return "model";
+    base.add(-log_p);
+    if (!other_logits) return nullptr;
     const Row o(*other_logits);
-    other.add(-o.log_p(static_cast<size_t>(next)));
+    const double other_log_p = o.log_p(static_cast<size_t>(next));
+    if (!std::isfinite(other_log_p)) return "compared model";
+    other.add(-other_log_p);
     double divergence = 0;
     for (size_t i = 0; i < b.logits.size(); ++i) {
-      const double lp = b.log_p(i);
-      divergence += std::exp(lp) * (lp - o.log_p(i));
+      const double lp = b.log_p(i), p = std::exp(lp);
+      if (p > 0) divergence += p * (lp - o.log_p(i));
     }
     kl.add(divergence), kls.push_back(divergence);
     same += b.top == o.top;
     const double dp =
         std::exp(o.log_p(static_cast<size_t>(next))) - std::exp(b.log_p(static_cast<size_t>(next)));
     dp_squares += dp * dp;
+    return nullptr;
   }
 
   Comparison result() {
@@ -122,7 +128,10 @@ Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32
       for (size_t i = 0; i < n; ++i) {
         std::optional<std::span<const float>> there;
         if (other) there = std::span(others.row(i), others.cols);
-        scores.add({rows.row(i), rows.cols}, there, chunk[at + i + 1]);
+        if (const char* whose = scores.add({rows.row(i), rows.cols}, there, chunk[at + i + 1]))
+          return Error{
+              fmt::format("the {}'s logits behind token {} are not finite", whose, c * length + at + i),
+              "its weights are damaged or it overflows; check it with `braid verify --model`"};
       }
       if (tick && !tick(c * length + at + n, chunks * length)) return Error{"stopped"};
     }

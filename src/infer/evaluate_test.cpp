@@ -6,6 +6,7 @@
 
 #include "io/json.h"
 #include "model/model.h"
+#include "verify/compare.h"
 #include "verify/long_check.h"
 #include "support/test_dir.h"
 #include "support/test_kernels.h"
@@ -92,6 +93,22 @@ TEST(LongCheck, PiecesAndFilesGiveTheSameState) {
       EXPECT_TRUE(r.ok()) << arch << ": " << r.what << ": same bits " << r.same_bits << ", difference "
                           << r.difference << ", finite " << r.finite;
   }
+}
+
+TEST(Evaluate, LogitsThatAreNotFiniteAreAnError) {
+  ThreadPool pool(1, test_kernels());
+  Context one(pool), two(pool);
+  const std::unique_ptr<Model> a = make("transformer", 1), b = make("transformer", 2);
+  b->params().mat(b->head()).data[7] = NAN;
+  Session good(*a, one), bad(*b, two);
+  const std::vector<int32_t> tokens = text(80);
+  const auto alone = evaluate(bad, nullptr, tokens, {.context = 40});
+  ASSERT_FALSE(alone);
+  EXPECT_TRUE(has(alone.error().what, "the model's logits behind token 20 are not finite"))
+      << alone.error().what;
+  const auto compared = evaluate(good, &bad, tokens, {.plain = true, .context = 40});
+  ASSERT_FALSE(compared);
+  EXPECT_TRUE(has(compared.error().what, "the compared model's logits")) << compared.error().what;
 }
 
 }  // namespace

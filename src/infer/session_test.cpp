@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "infer/evaluate.h"
+#include "io/json.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/registry.h"
 #include "model/model.h"

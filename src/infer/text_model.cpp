@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+
+#include "io/file.h"
 
 #include "model/model.h"
 
@@ -14,7 +15,7 @@ namespace {
 bool has_tokenizer(const std::string& dir) {
   constexpr std::array kFiles{"tokenizer.json", "vocab.json", "tokenizer.model", "tokenizer.bin"};
   for (const char* name : kFiles)
-    if (std::filesystem::exists(dir + "/" + name)) return true;
+    if (path_exists(dir + "/" + name)) return true;
   return false;
 }
 

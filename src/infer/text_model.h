@@ -13,7 +13,9 @@
 
 namespace braid {
 
+class MixerTable;
 class Model;
+const MixerTable& built_in_mixers();
 
 struct TextModel {
   std::shared_ptr<Model> model;

@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "io/cut_files.h"
 
 namespace braid {
 namespace {
@@ -129,6 +132,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   (void)madvise(p, static_cast<size_t>(st.st_size), MADV_HUGEPAGE);
   m.data_ = static_cast<const std::byte*>(p);
   m.size_ = static_cast<size_t>(st.st_size);
+  note_mapping(p, m.size_, path);
   return m;
 }
 
@@ -142,7 +146,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  forget_mapping(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 Result<std::string> read_text(const std::string& path, size_t max_bytes) {
@@ -248,6 +254,20 @@ Status append_line(const std::string& path, std::string_view line) {
   ::close(fd);
   if (n != static_cast<ssize_t>(text.size())) return failure("write", path, err);
   return {};
+}
+
+bool path_exists(const std::string& path) {
+  std::error_code ec;
+  return fs::exists(path, ec);
+}
+
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names;
+  std::error_code ec;
+  for (fs::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
+    names.push_back(it->path().filename());
+  std::ranges::sort(names);
+  return names;
 }
 
 Status make_dirs(const std::string& path) {

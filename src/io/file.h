@@ -11,13 +11,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
 namespace braid {
 
 // A regular file in memory, read-only. The file must not shrink while it is mapped; files written by this
-// header never do, because they are replaced and not changed.
+// header never do, because they are replaced and not changed. For those of others see cut_files.h.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
@@ -33,6 +34,8 @@ class MappedFile {
   const std::byte* data_ = nullptr;  // null for an empty file
   size_t size_ = 0;
 };
+
+inline constexpr size_t kMaxText = size_t{4} << 30;  // of a text to train on or to score
 
 // The whole of a file or pipe; an error if it is longer than max_bytes.
 Result<std::string> read_text(const std::string& path, size_t max_bytes = size_t{64} << 20);
@@ -65,6 +68,10 @@ Status write_atomic(const std::string& path, std::string_view text);
 
 // Adds a line to a log; the file is made if it is not there.
 Status append_line(const std::string& path, std::string_view line);
+
+// Neither throws: what cannot be looked at (a name too long, a loop of links) is not there.
+bool path_exists(const std::string& path);
+std::vector<std::string> names_in(const std::string& dir);  // sorted; nothing if it is not a folder
 
 Status make_dirs(const std::string& path);    // with parents; fine if it exists
 Status remove_tree(const std::string& path);  // does not follow links; fine if there is nothing

@@ -11,6 +11,7 @@
 
 #include <string_view>
 
+#include "io/cut_files.h"
 #include "support/test_dir.h"
 
 // Stands in for the C library in this program: one named call fails with `err` as long as a Fault lives.
@@ -254,6 +255,41 @@ TEST(LinkOrCopy, FollowsALinkToItsFile) {
   EXPECT_TRUE(link_or_copy_atomic(dir / "link", dir / "to"));
   EXPECT_FALSE(std::filesystem::is_symlink(dir / "to"));
   EXPECT_EQ(get(dir / "to"), "x");
+}
+
+TEST(Paths, WhatCannotBeLookedAtIsNotThere) {
+  TestDir dir;
+  std::filesystem::create_symlink("loop", dir / "loop");
+  put(dir / "b", "");
+  put(dir / "a", "");
+  EXPECT_TRUE(path_exists(dir / "a"));
+  for (const std::string& path :
+       {dir / "loop", dir / std::string(300, 'x'), dir / "a/b", std::string(10'000, 'y')}) {
+    EXPECT_FALSE(path_exists(path));
+    EXPECT_TRUE(names_in(path).empty());
+  }
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"a", "b", "loop"}));
+}
+
+// Another program cuts a file that is mapped: a message with its name, and an end with 1.
+TEST(CutFilesDeathTest, AreNamedAndEndTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TestDir dir;
+  put(dir / "other", std::string(100'000, 'x'));
+  put(dir / "model.safetensors", std::string(100'000, 'x'));
+  EXPECT_EXIT(
+      {
+        report_cut_files();
+        const auto other = MappedFile::open(dir / "other");
+        auto first = MappedFile::open(dir / "model.safetensors");
+        const MappedFile moved = *std::move(first);
+        if (truncate((dir / "model.safetensors").c_str(), 4096) != 0) _exit(2);
+        const volatile std::byte* bytes = moved.bytes().data();
+        (void)bytes[100];  // is still there
+        (void)bytes[90'000];
+        _exit(3);
+      },
+      testing::ExitedWithCode(1), "braid: .*model.safetensors: was cut short");
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ Status check_folder(const std::string& option, const std::string& dir, FolderKin
   const fs::file_status status = fs::status(dir, ec);
   if (status.type() == fs::file_type::not_found) return {};
   if (ec) return Error{place(option, dir) + ": " + ec.message(), "check the path"};
-  if (!fs::is_directory(status)) return foreign(option, dir, "is not a folder");
+  if (status.type() != fs::file_type::directory) return foreign(option, dir, "is not a folder");
   const Result<std::optional<FolderMark>> mark = read_mark(dir);
   if (!mark) return Error{place(option, dir) + ": " + mark.error().what, mark.error().fix};
   if (*mark) {

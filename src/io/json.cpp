@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "io/file.h"
@@ -39,12 +43,57 @@ std::string place(std::string_view text, size_t read) {
   return "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
 }
 
+// Python writes NaN, Infinity and -Infinity as bare words.
+std::string with_quoted_words(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    size_t length = 0;
+    if (quoted && text[i] == '\\')
+      out += text[i++];  // what it escapes follows
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted)
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+        if (length == 0 && text.compare(i, word.size(), word) == 0) length = word.size();
+    if (length > 0) {
+      out += '"' + text.substr(i, length) + '"';
+      i += length - 1;
+    } else if (i < text.size()) {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// Which member of an object a key is. Sorted objects find it by themselves; ordered ones look through all
+// their keys each time, so they get a table.
+template <class J>
+struct Level {
+  J* value;
+  std::unordered_map<std::string, size_t> keys = {};
+
+  std::pair<J*, bool> member(const std::string& k) {
+    auto& members = value->template get_ref<typename J::object_t&>();
+    if constexpr (std::is_same_v<J, json>) {
+      const auto [at, fresh] = members.try_emplace(k);
+      return {&at->second, fresh};
+    } else {
+      const auto [at, fresh] = keys.try_emplace(k, members.size());
+      if (fresh) static_cast<typename J::object_t::Container&>(members).emplace_back(k, nullptr);
+      return {&members.begin()[static_cast<std::ptrdiff_t>(at->second)].second, fresh};
+    }
+  }
+};
+
 // nlohmann's own tree builder has no depth limit, and with a callback takes quadratic time on wide objects.
+template <class J>
 class Builder final : public JsonEvents {
  public:
   explicit Builder(DuplicateKeys duplicates) : duplicates_(duplicates) {}
 
-  json root;
+  J root;
 
   bool null() override { return put(nullptr); }
   bool boolean(bool v) override { return put(v); }
@@ -52,38 +101,46 @@ class Builder final : public JsonEvents {
   bool number_unsigned(json::number_unsigned_t v) override { return put(v); }
   bool number_float(json::number_float_t v, const std::string&) override { return put(v); }
   bool string(std::string& v) override { return put(std::move(v)); }
-  bool start_object(size_t) override { return open(json::object()); }
-  bool start_array(size_t) override { return open(json::array()); }
+  bool start_object(size_t) override { return open(J::object()); }
+  bool start_array(size_t) override { return open(J::array()); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& k) override {
-    const auto [at, fresh] = stack_.back()->get_ref<json::object_t&>().try_emplace(k);
+    const auto [place, fresh] = stack_.back().member(k);
     if (!fresh && duplicates_ == DuplicateKeys::kRefuse)
       return fail("the key " + in_quotes(k) + " appears twice");
-    member_ = &at->second;
+    member_ = place;
     return true;
   }
 
  private:
-  json* slot() {
+  J* slot() {
     if (stack_.empty()) return &root;
-    return stack_.back()->is_array() ? &stack_.back()->get_ref<json::array_t&>().emplace_back() : member_;
+    J* parent = stack_.back().value;
+    return parent->is_array() ? &parent->template get_ref<typename J::array_t&>().emplace_back() : member_;
   }
-  bool put(json v) { return *slot() = std::move(v), true; }
-  bool open(json v) {
+  bool put(J v) { return *slot() = std::move(v), true; }
+  bool open(J v) {
     if (stack_.size() == kMaxJsonDepth)
       return fail("nested more than " + std::to_string(kMaxJsonDepth) + " levels deep");
-    json* at = slot();
+    J* at = slot();
     *at = std::move(v);
-    stack_.push_back(at);  // stays put: its parent does not grow while it is open
+    stack_.push_back({at});  // stays put: its parent does not grow while it is open
     return true;
   }
   bool close() { return stack_.pop_back(), true; }
 
   DuplicateKeys duplicates_;
-  std::vector<json*> stack_;  // the open objects and arrays
-  json* member_ = nullptr;    // where the value of the last key goes
+  std::vector<Level<J>> stack_;  // the open objects and arrays
+  J* member_ = nullptr;          // where the value of the last key goes
 };
+
+template <class J>
+Result<J> parse(std::string_view text, const std::string& name, DuplicateKeys duplicates) {
+  Builder<J> builder(duplicates);
+  if (Status s = parse_json_events(text, name, builder); !s) return s.error();
+  return std::move(builder.root);
+}
 
 }  // namespace
 
@@ -109,16 +166,18 @@ Status parse_json_events(std::string_view text, const std::string& name, JsonEve
   const Cursor begin{text.data(), &read}, end{text.data() + text.size(), &read};
   try {
     if (json::sax_parse(begin, end, &handler)) return {};
-  } catch (const std::exception& e) {  // out of memory
-    return error(read, e.what());
+  } catch (const std::bad_alloc&) {
+    return Error{name + ": out of memory", "is this the right file?"};
   }
   return error(read, handler.problem());
 }
 
 Result<json> parse_json(std::string_view text, const std::string& name, DuplicateKeys duplicates) {
-  Builder builder(duplicates);
-  if (Status s = parse_json_events(text, name, builder); !s) return s.error();
-  return std::move(builder.root);
+  return parse<json>(text, name, duplicates);
+}
+
+Result<Json> parse_ordered_json(std::string_view text, const std::string& name) {
+  return parse<Json>(text, name, DuplicateKeys::kLastWins);
 }
 
 Result<json> load_sorted_json(const std::string& path, DuplicateKeys duplicates) {
@@ -128,17 +187,23 @@ Result<json> load_sorted_json(const std::string& path, DuplicateKeys duplicates)
 }
 
 Result<Json> load_json(const std::string& path) {
-  Result<json> sorted = load_sorted_json(path);
-  if (!sorted) return sorted.error();
-  return Json(*sorted);
+  const auto text = read_text(path);
+  if (!text) return text.error();
+  return parse_ordered_json(*text, path);
+}
+
+Result<Json> load_python_json(const std::string& path) {
+  const auto text = read_text(path);
+  if (!text) return text.error();
+  return parse_ordered_json(with_quoted_words(*text), path);
 }
 
 Status save_json(const std::string& path, const Json& value) {
   std::string text;
   try {
     text = value.dump(2) + "\n";
-  } catch (const std::exception& e) {  // a string that is not UTF-8
-    return Error{"cannot write " + path + ": " + e.what(), "use UTF-8 text only"};
+  } catch (const Json::exception&) {
+    return Error{"cannot write " + path + ": a name or text in it is not UTF-8", "use UTF-8 text only"};
   }
   return write_atomic(path, text);
 }

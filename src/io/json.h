@@ -14,12 +14,17 @@ inline constexpr size_t kMaxJsonDepth = 200;  // deeper is refused: much of what
 
 enum class DuplicateKeys : bool { kLastWins, kRefuse };
 
-// With sorted keys: finding one of many is fast.
+// All of these build their values in one way, with one limit of depth. Of a key that appears twice the last
+// value wins, in ordered JSON at the place of the first. With sorted keys: finding one of many is fast.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& name_for_errors,
                                   DuplicateKeys duplicates = DuplicateKeys::kLastWins);
 Result<nlohmann::json> load_sorted_json(const std::string& path,
                                         DuplicateKeys duplicates = DuplicateKeys::kLastWins);
+// With keys in the order of the text: what a user wrote and a template shows again.
+Result<Json> parse_ordered_json(std::string_view text, const std::string& name_for_errors);
 Result<Json> load_json(const std::string& path);
+// The same where Python may have written NaN, Infinity and -Infinity as bare words: they become strings.
+Result<Json> load_python_json(const std::string& path);
 
 // Atomic, indented, with a newline at the end. NaN and infinity become null: JSON has no word for them.
 Status save_json(const std::string& path, const Json& value);

@@ -90,5 +90,26 @@ TEST(Json, QuotedNamesAreSafeToPrint) {
   EXPECT_EQ(in_quotes(std::string(1000, 'x')), "\"" + std::string(120, 'x') + "\"...");
 }
 
+// Python's bare words outside of strings, also behind an escaped quote or backslash; and the one limit of
+// depth.
+TEST(Json, PythonsWordsAreReadInOnePass) {
+  TestDir dir;
+  const auto loaded = [&](const std::string& text) {
+    put(dir / "f.json", text);
+    const Result<Json> r = load_python_json(dir / "f.json");
+    return r ? r->dump() : r.error().what;
+  };
+  EXPECT_EQ(loaded("[NaN, -Infinity, Infinity, \"NaN\"]"), R"(["NaN","-Infinity","Infinity","NaN"])");
+  EXPECT_EQ(loaded(R"({"a\\": NaN, "b": "\\\"NaN"})"), R"({"a\\":"NaN","b":"\\\"NaN"})");
+  EXPECT_TRUE(has(loaded("[NaN, " + std::string(400'000, '[')), "nested more than 200"));
+  EXPECT_TRUE(has(loaded("\"NaN\\"), "f.json: line 1"));
+}
+
+TEST(Json, KeysStayInTheOrderOfTheFile) {
+  TestDir dir;
+  put(dir / "f.json", R"({"z": 1, "a": 2, "z": 3})");
+  EXPECT_EQ(load_json(dir / "f.json")->dump(), R"({"z":3,"a":2})");
+}
+
 }  // namespace
 }  // namespace braid

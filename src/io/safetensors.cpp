@@ -257,8 +257,8 @@ template <class F>
 auto guarded(const std::string& path, F f) -> decltype(f()) {
   try {
     return f();
-  } catch (const std::exception& e) {  // out of memory
-    return Error{path + ": " + e.what(), "free some memory"};
+  } catch (const std::bad_alloc&) {
+    return Error{path + ": out of memory", "free some memory"};
   }
 }
 
@@ -342,12 +342,12 @@ Result<SafeTensors> SafeTensors::read_sharded(const std::string& index_path) {
     for (const std::string& name : tensors) {
       if (const View* view = one->find(name))
         out.tensors_.emplace(name, *view);
-      else if (++missing <= 5)
+      else if (++missing <= 3)
         list += (list.empty() ? "" : ", ") + in_quotes(name);
     }
     if (missing)
       return damaged(index_path, number(missing) + (missing == 1 ? " tensor is" : " tensors are") +
-                                     " missing from " + shard + ": " + list + (missing > 5 ? ", ..." : ""));
+                                     " missing from " + shard + ": " + list + (missing > 3 ? ", ..." : ""));
     out.metadata_.merge(one->metadata_);
     std::move(one->files_.begin(), one->files_.end(), std::back_inserter(out.files_));
     std::move(one->copies_.begin(), one->copies_.end(), std::back_inserter(out.copies_));
@@ -414,8 +414,8 @@ Status stream_safetensors(const std::string& path, const std::vector<TensorSpec>
                 number(at) + "," + number(end) + "]}";
       at = end;
     }
-  } catch (const std::exception& e) {  // a name that is not UTF-8
-    return refuse(e.what());
+  } catch (const json::exception&) {
+    return refuse("a name in it is not UTF-8");
   }
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');

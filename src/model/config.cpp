@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "io/json.h"
-#include "io/ordered_json.h"
+#include "io/json.h"
 #include "model/mixers/registry.h"
 #include "model/model.h"
 
@@ -189,8 +189,9 @@ Status apply_override(Json& config, const std::string& text) {
   if (equals == std::string::npos || equals == 0)
     return Error{"--set " + text + ": no value",
                  "write it as path=value, e.g. --set pattern.0.mixer.window=64"};
-  Json value = Json::parse(text.substr(equals + 1), nullptr, false);
-  if (value.is_discarded()) value = text.substr(equals + 1);
+  const std::string plain = text.substr(equals + 1);
+  const Result<Json> parsed = parse_ordered_json(plain, "value");
+  const Json value = parsed ? *parsed : Json(plain);
   return set_path(config, std::string_view(text).substr(0, equals), value, text.substr(0, equals));
 }
 

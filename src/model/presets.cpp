@@ -316,6 +316,8 @@ std::optional<Dims> parse_dims(std::string_view size) {
 Result<Json> preset_config(const std::string& arch, const std::string& size, int64_t vocab_size) {
   const Preset* p = find_preset(arch);
   if (!p) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
+  if (vocab_size < 1 || vocab_size > (1 << 24))
+    return Error{fmt::format("a vocabulary of {} tokens is not possible", vocab_size), "use 1 to 16777216"};
   if (p->own_sizes)
     for (const OwnSize& s : p->own_sizes())
       if (s.name == size) return s.config();

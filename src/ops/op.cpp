@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <tuple>
 
 #include "base/nearest.h"
+#include "base/number.h"
 
 namespace braid {
 namespace {
@@ -73,13 +73,9 @@ std::string range_text(const OpSetting& s) {
 std::string value_problem(const OpSetting& s, const std::string& text) {
   if (s.kind == OpSetting::Kind::kChoice)
     return std::find(s.choices.begin(), s.choices.end(), text) == s.choices.end() ? "is '" + text + "'" : "";
-  double x = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  const bool number = end == text.data() + text.size() && error != std::errc::invalid_argument;
-  if (!number || (s.kind == OpSetting::Kind::kWhole && error == std::errc{} && x != std::floor(x)))
-    return "is '" + text + "'";
-  if (error != std::errc{} || !(x >= s.low && x <= s.high)) return "is " + text;
-  return "";
+  const Result<double> x = parse_number<double>(text, s.name, {s.low, s.high});
+  if (x && (s.kind != OpSetting::Kind::kWhole || *x == std::floor(*x))) return "";
+  return "is '" + text + "'";
 }
 
 // What help and documentation say of one line of an entry.
@@ -198,9 +194,7 @@ void OpCall::read_settings(const std::vector<std::string>& given, std::vector<Pr
 
 double OpCall::number(const std::string& setting) const {
   const std::string& text = settings_.at(setting);
-  double x = 0;
-  std::from_chars(text.data(), text.data() + text.size(), x);
-  return x;
+  return text.empty() ? 0 : *parse_number<double>(text, setting);
 }
 
 Status OpCall::read(const SafeTensors& file, const std::string& file_name) {

@@ -266,6 +266,7 @@ Status Pipeline::finish(const std::string& name) {
   bytes.resize(static_cast<size_t>(vocab.size()));
   for (int32_t id = 0; id < vocab.size(); ++id)
     if (vocab.has(id)) bytes[static_cast<size_t>(id)] = own_bytes(*this, vocab.name(id), scratch);
+  if (const Status& s = scratch.status(); !s) return Error{name + ": " + s.error().what, s.error().fix};
   return {};
 }
 

@@ -195,6 +195,7 @@ class DecodeRun {
   explicit DecodeRun(const struct Pipeline& p);
   void add(int32_t id, std::string& out);
   void finish(std::string& out);
+  Status status() const { return regex_.status(); }
 
  private:
   struct State {

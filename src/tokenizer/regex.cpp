@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
+#include <new>
+
 #include "base/check.h"
 #include "io/json.h"
 #include "tokenizer/unicode.h"
@@ -20,6 +23,11 @@ std::string word_class(bool in_class) {
          (in_class ? "" : "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}") + missing_ranges("L") +
          missing_ranges("M") + missing_ranges("Nd");
 }
+
+// Limits of one attempt to match, so that no expression of a file runs for ever: steps of backtracking, and
+// memory where the compiled code's own stack does not do.
+constexpr uint64_t kSteps = 1'000'000, kStepsPerByte = 16;
+constexpr uint32_t kHeapKib = 1 << 20;
 
 class Translator {
  public:
@@ -178,8 +186,8 @@ Result<std::string> pcre_pattern(std::string_view pattern) { return Translator(p
 Regex::Scratch::Scratch() {
   match_data_ = pcre2_match_data_create(1, nullptr);
   auto* context = pcre2_match_context_create(nullptr);
-  check(match_data_ && context, "out of memory");
-  pcre2_set_match_limit(context, UINT32_MAX);
+  if (!match_data_ || !context) throw std::bad_alloc();
+  pcre2_set_heap_limit(context, kHeapKib);
   context_ = context;
 }
 Regex::Scratch::~Scratch() {
@@ -204,22 +212,38 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   }
   pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);  // where it is not possible the interpreter serves
   Regex r;
+  r.pattern_ = pattern;
   r.code_ = std::shared_ptr<void>(re, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); });
   return r;
 }
 
 bool Regex::find(std::string_view text, size_t from, bool not_empty, Match& match,
                  const Scratch& scratch) const {
+  if (!scratch.status_) return false;
   const auto* re = static_cast<const pcre2_code*>(code_.get());
   auto* data = static_cast<pcre2_match_data*>(scratch.match_data_);
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const uint32_t options = PCRE2_NO_UTF_CHECK | (not_empty ? PCRE2_NOTEMPTY_ATSTART : 0);
   auto* context = static_cast<pcre2_match_context*>(scratch.context_);
+  // A run of blanks or letters is taken back character by character; more than that is without end.
+  const uint32_t limit =
+      static_cast<uint32_t>(std::min<uint64_t>(kSteps + kStepsPerByte * text.size(), UINT32_MAX));
+  pcre2_set_match_limit(context, limit);
+  pcre2_set_depth_limit(context, limit);
   int n = pcre2_match(re, subject, text.size(), from, options, data, context);
   if (n == PCRE2_ERROR_JIT_STACKLIMIT)  // the interpreter keeps its stack on the heap
     n = pcre2_match(re, subject, text.size(), from, options | PCRE2_NO_JIT, data, context);
   if (n == PCRE2_ERROR_NOMATCH) return false;
-  check(n >= 0, "the regular expression of a tokenizer ran out of memory");
+  if (n < 0) {
+    const bool steps = n == PCRE2_ERROR_MATCHLIMIT || n == PCRE2_ERROR_DEPTHLIMIT;
+    scratch.status_ = Error{fmt::format("the tokenizer's regular expression {} {} at byte {} of a text of {}",
+                                        in_quotes(pattern_),
+                                        steps ? fmt::format("takes more than {} steps", limit)
+                                              : "recurses without end or needs too much memory",
+                                        from, text.size()),
+                            "use a tokenizer whose expression does not backtrack without end"};
+    return false;
+  }
   const size_t* o = pcre2_get_ovector_pointer(data);
   match = {o[0], o[1]};
   return true;

@@ -15,17 +15,21 @@ Result<std::string> pcre_pattern(std::string_view pattern);
 
 class Regex {
  public:
-  // What one thread needs to match.
+  // What one thread needs to match. An expression that tries for too long, or recurses too deeply, finds
+  // nothing from there on, and status() says so until it is reset.
   class Scratch {
    public:
     Scratch();
     ~Scratch();
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
+    const Status& status() const { return status_; }
+    void reset() const { status_ = {}; }
 
    private:
     friend class Regex;
     void *match_data_, *context_;
+    mutable Status status_;
   };
   struct Match {
     size_t begin, end;
@@ -51,6 +55,7 @@ class Regex {
 
  private:
   std::shared_ptr<void> code_;
+  std::string pattern_;  // for messages
 };
 
 }  // namespace braid

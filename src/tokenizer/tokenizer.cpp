@@ -215,7 +215,7 @@ std::unique_ptr<Pipeline> pipeline_of_bytes() {
   return p;
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   const Pipeline& p = *shared_->p;
   std::vector<int32_t> out;
   out.reserve(text.size() / 4 + 8);
@@ -224,15 +224,20 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   std::string valid;
   Encoding{p, options, *scratch, out}.run(p.raw_bytes ? text : valid_utf8(text, valid));
   if (options.add_special) out.insert(out.end(), p.after.begin(), p.after.end());
+  const Status status = scratch->regex.status();
+  scratch->regex.reset();
   shared_->give_back(std::move(scratch));
+  if (!status) return status.error();
   return out;
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
   StreamDecoder stream(*this, options);
   std::string text;
   for (const int32_t id : ids) text += stream.add(id);
-  return text += stream.finish();
+  text += stream.finish();
+  if (const Status s = stream.status(); !s) return s.error();
+  return text;
 }
 
 int32_t Tokenizer::vocab_size() const { return shared_->p->vocab.size(); }
@@ -285,5 +290,7 @@ std::string StreamDecoder::finish() {
   state_->run.finish(out);
   return out;
 }
+
+Status StreamDecoder::status() const { return state_->run.status(); }
 
 }  // namespace braid

@@ -2,8 +2,8 @@
 //
 //   auto tokenizer = Tokenizer::load("model_folder");
 //   if (!tokenizer) return tokenizer.error();
-//   std::vector<int32_t> ids = tokenizer->encode("Hello");
-//   std::string text = tokenizer->decode(ids);
+//   Result<std::vector<int32_t>> ids = tokenizer->encode("Hello");
+//   Result<std::string> text = tokenizer->decode(*ids);
 //
 // Ids and text are those of the `tokenizers` package (tokenizer.json, vocab.json with merges.txt), of
 // SentencePiece (tokenizer.model) or of llama2.c (its .bin); docs/tokenizers.md says what is supported. Text
@@ -44,9 +44,11 @@ class Tokenizer {
   static Status copy_files(const std::string& path, const std::string& folder);
   static Tokenizer bytes();  // 256 tokens, one for each byte: models without a tokenizer file
 
-  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // An error if a regular expression of the tokenizer does not come to an end on this text.
+  Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options = {}) const;
   // Valid UTF-8. Ids without a token give nothing: a model may have more rows than its tokenizer has tokens.
-  std::string decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+  // An error as above.
+  Result<std::string> decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
 
   int32_t vocab_size() const;                 // the largest id plus one
   bool has(int32_t id) const;                 // some ids below may be unused
@@ -74,7 +76,8 @@ class StreamDecoder {
   StreamDecoder(StreamDecoder&&) noexcept;
 
   std::string add(int32_t id);
-  std::string finish();  // what was held back; then a new text may begin
+  std::string finish();   // what was held back; then a new text may begin
+  Status status() const;  // whether the decoder's regular expressions came to an end
 
  private:
   struct State;

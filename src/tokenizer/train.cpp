@@ -200,6 +200,8 @@ Result<TrainedBpe> train_bpe(std::string_view text, const BpeTraining& o) {
     ++counts[piece];
     ++out.words;
   });
+  if (const Status& s = scratch.regex.status(); !s) return s.error();
+  if (out.words == 0) return Error{"the text is empty", "give a text to learn from"};
   out.distinct_words = static_cast<int64_t>(counts.size());
   std::vector<std::pair<std::string_view, int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end());  // so that nothing depends on the hash table's order

@@ -28,14 +28,6 @@ std::string step_dir(const std::string& run, uint64_t step) {
   return fmt::format("{}/{}{:08}", state_dir(run), kStep, step);
 }
 
-std::vector<std::string> names_in(const std::string& dir) {
-  std::vector<std::string> names;
-  std::error_code ec;
-  for (fs::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
-    names.push_back(it->path().filename().string());
-  return names;
-}
-
 std::vector<uint64_t> all_steps(const std::string& run) {
   std::vector<uint64_t> steps;
   for (const std::string& name : names_in(state_dir(run))) {

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "base/clock.h"
@@ -92,8 +91,7 @@ Status Trainer::open_folder(bool resume) {
   }
   check(folder_->dir() == dir, "Trainer::use: the folder is not that of the options");
   const std::string file = dir + "/config.json";
-  std::error_code ec;
-  if (!resume || !std::filesystem::exists(file, ec)) return save_json(file, to_json(model_.config()));
+  if (!resume || !path_exists(file)) return save_json(file, to_json(model_.config()));
   const Result<ModelConfig> config = load_config(file);
   if (!config) return config.error();
   // In whatever order the keys stand.
@@ -109,7 +107,7 @@ Status Trainer::restore() {
     p_ = *restored->progression;
     for (const std::string& what : restored->damaged)
       if (on_note_) on_note_(fmt::format("{}; going on from step {}", what, p_.step));
-  } else if (std::error_code ec; std::filesystem::exists(options_.run + "/model.safetensors", ec)) {
+  } else if (path_exists(options_.run + "/model.safetensors")) {
     return Error{options_.run + ": has a model, but no checkpoint to go on from", "start a new run"};
   }
   while (source_.growths() < p_.growths)
@@ -305,8 +303,7 @@ Status Trainer::log(const Json& line) {
 
 Status Trainer::trim_metrics(uint64_t last_step) {
   const std::string path = options_.run + "/metrics.jsonl";
-  std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return {};
+  if (!path_exists(path)) return {};
   const Result<std::string> text = read_text(path, size_t{1} << 32);
   if (!text) return text.error();
   std::string kept;
@@ -314,9 +311,9 @@ Status Trainer::trim_metrics(uint64_t last_step) {
     const size_t end = std::min(text->find('\n', at), text->size());
     const std::string line = text->substr(at, end - at);
     at = end + 1;
-    const Json j = Json::parse(line, nullptr, false);
-    if (j.is_object() && j.contains("step") && j["step"].is_number_unsigned() &&
-        j["step"].get<uint64_t>() <= last_step)
+    const Result<Json> j = parse_ordered_json(line, path);
+    if (j && j->is_object() && j->contains("step") && (*j)["step"].is_number_unsigned() &&
+        (*j)["step"].get<uint64_t>() <= last_step)
       kept += line + "\n";
   }
   return write_atomic(path, std::as_bytes(std::span(kept)));

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cstdio>
 #include <optional>
 
 #include "base/clock.h"
@@ -36,8 +36,7 @@ Status save_kept(const std::string& dir, const std::string& file, Json kept) {
 
 // None: there is no such file, or its settings are others.
 Result<std::optional<Json>> load_kept(const std::string& file, const Json& settings) {
-  std::error_code ec;
-  if (!std::filesystem::exists(file, ec)) return std::optional<Json>();
+  if (!path_exists(file)) return std::optional<Json>();
   const char* fix = "delete the file to compute this stage again";
   const Result<Json> json = load_object(file);
   if (!json) return Error{json.error().what, fix};
@@ -69,7 +68,7 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
   }
   if (only_load_) return Error{dir_ + ": is not complete", "run it first: braid lab run"};
   if (interrupted()) return interruption();
-  if (!o_.quiet) fmt::print(stderr, "{}\n", name);
+  if (!o_.quiet) std::fputs(fmt::format("{}\n", name).c_str(), stderr);
   const double start = seconds_now();
   const Result<Json> begun = partial(name, settings);
   if (!begun) return begun;

@@ -79,12 +79,9 @@ Result<Json> train(Stages& stages, int64_t bits, int64_t steps, int64_t updates)
   model->init(1);
   ParityStrings source(bits, steps);
   TrainOptions o;
-  o.run = "", o.steps = updates, o.warmup = updates / 10, o.batch = 64, o.lr = 2e-3, o.weight_decay = 0.01;
+  o.steps = updates, o.warmup = updates / 10, o.batch = 64, o.lr = 2e-3, o.weight_decay = 0.01;
   o.eval_every = std::max<int64_t>(1, updates / 10), o.eval_size = 512, o.stop_at = 0.999;
-  Trainer trainer(*model, source, stages.pool(), o);
-  const Result<TrainSummary> r = trainer.run(false, stages.quiet());
-  if (!r) return r.error();
-  if (r->interrupted()) return Stages::interruption();
+  if (Status s = train_in_stage(stages, *model, source, o); !s) return s.error();
   if (Status s = model->save(fmt::format("{}/trained-{}-{}", stages.dir(), bits, steps)); !s)
     return s.error();
   // The last parity by greedy decoding, in each arithmetic.
@@ -95,18 +92,17 @@ Result<Json> train(Stages& stages, int64_t bits, int64_t steps, int64_t updates)
         Arithmetic{4, Tie::kEven}, Arithmetic{2, Tie::kEven}}) {
     const Result<std::unique_ptr<NumberModel>> m = NumberModel::make(*model, a);
     if (!m) return m.error();
-    std::vector<char> wrong(kTests);
-    stages.pool().run(kTests, [&](size_t i) {
+    const size_t wrong = count_in_parallel(stages.pool(), kTests, [&](size_t i) {
       const ParityStrings::String s = source.draw("test", i);
       const std::unique_ptr<NumberRun> run = (*m)->start();
       for (const int32_t t : s.tokens) run->feed(t);
       int32_t said = best(run->logits()).token;
       for (size_t step = 1; step < s.answers.size(); ++step)
         run->feed(said), said = best(run->logits()).token;
-      wrong[i] = said != s.answers.back();
+      return said != s.answers.back();
     });
     Json row = arithmetic_json(a);
-    row["error"] = static_cast<double>(std::ranges::count(wrong, 1)) / kTests;
+    row["error"] = static_cast<double>(wrong) / kTests;
     out["errors"].push_back(row);
   }
   return out;
@@ -129,57 +125,49 @@ Result<Json> counting(size_t samples, const std::vector<int64_t>& lengths) {
 // The most bits that one head counts without any error.
 Result<Json> reach() {
   Json rows = Json::array();
-  for (const int s : {2, 3, 4})
-    for (const Tie tie : kTies) {
-      const Arithmetic a{s, tie};
-      int64_t n = 1;
-      while (n < kCountAll && counting_error(a, n + 1, 0, 0) == 0) ++n;
-      Json row = arithmetic_json(a);
-      row.update({{"bits", n}, {"at_least", n == kCountAll}});
-      rows.push_back(row);
-    }
+  for (const Arithmetic& a : claimed_arithmetics()) {
+    int64_t n = 1;
+    while (n < kCountAll && counting_error(a, n + 1, 0, 0) == 0) ++n;
+    Json row = arithmetic_json(a);
+    row.update({{"bits", n}, {"at_least", n == kCountAll}});
+    rows.push_back(row);
+  }
   return rows;
 }
 
+// The written-down decoder that copies `block` bits into each scratch token.
 Result<Json> scratchpads(const std::vector<int64_t>& lengths, int64_t block, size_t instances,
                          ThreadPool& pool) {
   Json rows = Json::array();
   for (const int64_t n : lengths) {
     const ParityScratch c{n, block};
     const std::unique_ptr<Model> model = parity_model(c);
-    for (const int s : {2, 3, 4})
-      for (const Tie tie : kTies) {
-        if (interrupted()) return Stages::interruption();
-        const Arithmetic a{s, tie};
-        const Result<std::unique_ptr<NumberModel>> m = NumberModel::make(*model, a);
-        if (!m) return m.error();
-        std::vector<char> wrong(instances);
-        pool.run(instances, [&](size_t i) {
-          Rng rng(static_cast<uint64_t>(n), "parity scratchpad");
-          rng.seek(i);
-          std::vector<int> bits(static_cast<size_t>(n));
-          int parity = 0;
-          for (int& b : bits) b = static_cast<int>(rng.below(2)), parity ^= b;
-          wrong[i] = parity_by_scratchpad(**m, c, bits) != parity;
-        });
-        Json row = arithmetic_json(a);
-        row.update({{"bits", n},
-                    {"block", block},
-                    {"steps", c.steps()},
-                    {"instances", instances},
-                    {"wrong", std::ranges::count(wrong, 1)}});
-        rows.push_back(row);
-      }
+    for (const Arithmetic& a : claimed_arithmetics()) {
+      if (interrupted()) return Stages::interruption();
+      const Result<std::unique_ptr<NumberModel>> m = NumberModel::make(*model, a);
+      if (!m) return m.error();
+      const size_t wrong = count_in_parallel(pool, instances, [&](size_t i) {
+        Rng rng(static_cast<uint64_t>(n), "parity scratchpad");
+        rng.seek(i);
+        std::vector<int> bits(static_cast<size_t>(n));
+        int parity = 0;
+        for (int& b : bits) b = static_cast<int>(rng.below(2)), parity ^= b;
+        return parity_by_scratchpad(**m, c, bits) != parity;
+      });
+      Json row = arithmetic_json(a);
+      row.update(
+          {{"bits", n}, {"block", block}, {"steps", c.steps()}, {"instances", instances}, {"wrong", wrong}});
+      rows.push_back(row);
+    }
   }
   return rows;
 }
 
-}  // namespace
+// ---- The page
 
-Result<Findings> pcr_attention(Stages& stages) {
-  const Effort e = stages.effort();
-  Findings out;
-  Page& page = out.page;
+constexpr int64_t kBlock = 3;  // bits that each scratch token of the construction copies
+
+void add_why(Page& page) {
   page.heading("Why");
   page.paragraph(
       "A head of attention that looks at n bits alike gives their mean, and the parity could be read from "
@@ -191,14 +179,22 @@ Result<Findings> pcr_attention(Stages& stages) {
       "constant depth, which cannot compute parity (Furst, Saxe, Sipser; Hastad); with t tokens of "
       "scratchpad and depth D it needs t of "
       "about n^(1/(D+1)) or more. The paper proves that; here is what happens to models.");
+}
 
-  // Counting, with the best read-out.
+std::vector<int64_t> counting_lengths(Effort e) {
   std::vector<int64_t> lengths{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16};
   if (e == Effort::kQuick)
     lengths.insert(lengths.end(), {32, 128, 512, 4096});
   else
     lengths.insert(lengths.end(), {20, 32, 64, 128, 256, 512, 1024, 2048, 4096});
-  const auto samples = at<size_t>(e, 2000, 10000, 50000);
+  return lengths;
+}
+
+// Without a scratchpad, with the best read-out.
+Status add_counting(Stages& stages, Findings& out) {
+  Page& page = out.page;
+  const std::vector<int64_t> lengths = counting_lengths(stages.effort());
+  const auto samples = at<size_t>(stages.effort(), 2000, 10000, 50000);
   const Result<Json> counted = stages("counting", {{"samples", samples}, {"lengths", lengths}},
                                       [&] { return counting(samples, lengths); });
   if (!counted) return counted.error();
@@ -234,23 +230,23 @@ Result<Findings> pcr_attention(Stages& stages) {
                                     "approaches guessing: above 0.4 at {} bits",
                                     lengths.back()),
                         fmt::format("smallest of the three: {:.3f}", worst), lost});
+  return {};
+}
 
-  const Result<Json> reached = stages("reach", {{"most", kCountAll}}, [&] { return reach(); });
-  if (!reached) return reached.error();
-
-  // A scratchpad that works.
-  const std::vector<int64_t> sizes =
-      e == Effort::kQuick ? std::vector<int64_t>{12, 48, 192} : std::vector<int64_t>{12, 48, 192, 768};
-  const size_t instances = at<size_t>(e, 4, 20, 100);
-  constexpr int64_t kBlock = 3;
+// With a scratchpad, by weights that are written down.
+Status add_scratchpads(Stages& stages, Findings& out) {
+  const std::vector<int64_t> sizes = stages.effort() == Effort::kQuick
+                                         ? std::vector<int64_t>{12, 48, 192}
+                                         : std::vector<int64_t>{12, 48, 192, 768};
+  const size_t instances = at<size_t>(stages.effort(), 4, 20, 100);
   const Result<Json> padded =
       stages("scratchpads", {{"sizes", sizes}, {"instances", instances}, {"block", kBlock}},
              [&] { return scratchpads(sizes, kBlock, instances, stages.pool()); });
   if (!padded) return padded.error();
   size_t wrong = 0, all = 0;
   for (const Json& r : *padded) wrong += r["wrong"].get<size_t>(), all += r["instances"].get<size_t>();
-  page.heading("With a scratchpad, written down");
-  page.paragraph(
+  out.page.heading("With a scratchpad, written down");
+  out.page.paragraph(
       fmt::format("A decoder of one layer of attention with {} heads. Every scratch token names the parity "
                   "so far; its {} heads find the next {} bits by "
                   "their positions, exactly; the next scratch token is the one whose name has this parity "
@@ -263,58 +259,68 @@ Result<Findings> pcr_attention(Stages& stages) {
        "tie rule",
        fmt::format("{} strings of up to {} bits, {} wrong", all, sizes.back(), wrong), wrong == 0});
   out.figures["scratchpads"] = *padded;
+  return {};
+}
 
-  // The shortest scratchpad by n.
+// The shortest scratchpad by n, if each of its tokens has the parity of one more block of bits.
+Status add_shortest(Stages& stages, Findings& out) {
+  const Result<Json> reached = stages("reach", {{"most", kCountAll}}, [&] { return reach(); });
+  if (!reached) return reached.error();
+  struct Reader {
+    std::string column, curve;
+    int64_t block;
+  };
+  std::vector<Reader> readers;
+  std::string most;
+  bool bounded = true;
+  for (const Json& r : *reached) {
+    const int s = r["s"];
+    const int64_t bits = r["bits"];
+    const bool open = r["at_least"];
+    bounded &= !open || s >= 4;
+    add_item(most, fmt::format("{}: {}{}", r["text"].get<std::string>(), open ? "at least " : "", bits));
+    if (r["ties"] == "even")
+      readers.push_back({fmt::format("counting, F_{}", s), fmt::format("counting in F_{}", s), bits});
+  }
+  readers.push_back({"copying 3 bits", "copying 3 bits", kBlock});
   PageTable shortest{.head = {"bits n"}, .rows = {}};
-  for (const Json& r : *reached)
-    if (r["ties"] == "even") shortest.head.push_back(fmt::format("counting, F_{}", r["s"].get<int>()));
-  shortest.head.push_back("copying 3 bits");
   Chart grows{.title = "Scratch tokens needed",
               .x_label = "bits n",
               .y_label = "tokens t",
               .log_x = true,
               .log_y = true};
-  for (const Json& r : *reached)
-    if (r["ties"] == "even")
-      grows.series.push_back({.name = fmt::format("counting in F_{}", r["s"].get<int>())});
-  grows.series.push_back({.name = "copying 3 bits"});
+  for (const Reader& r : readers)
+    shortest.head.push_back(r.column), grows.series.push_back({.name = r.curve});
   for (const int64_t n : {16, 64, 256, 1024, 4096, 16384}) {
     std::vector<PageCell> row{{fmt::format("{}", n)}};
-    size_t i = 0;
-    const auto put = [&](int64_t block) {
-      const int64_t t = (n + block - 1) / block;
+    for (size_t i = 0; i < readers.size(); ++i) {
+      const int64_t t = (n + readers[i].block - 1) / readers[i].block;
       row.push_back({fmt::format("{}", t)});
-      grows.series[i].x.push_back(static_cast<double>(n)),
-          grows.series[i].y.push_back(static_cast<double>(t)), ++i;
-    };
-    for (const Json& r : *reached)
-      if (r["ties"] == "even") put(r["bits"]);
-    put(kBlock);
+      grows.series[i].x.push_back(static_cast<double>(n));
+      grows.series[i].y.push_back(static_cast<double>(t));
+    }
     shortest.rows.push_back(std::move(row));
-  }
-  std::string most;
-  bool bounded = true;
-  for (const Json& r : *reached) {
-    const bool open = r["at_least"];
-    bounded &= !open || r["s"].get<int>() >= 4;
-    most += fmt::format("{}{}: {}{}", most.empty() ? "" : "; ", r["text"].get<std::string>(),
-                        open ? "at least " : "", r["bits"].get<int64_t>());
   }
   shortest.caption =
       "The shortest scratchpad of parities of blocks: a step reads as many bits as one head can count "
       "without error in this arithmetic "
       "(found with all inputs up to 18 bits), or copies three. It grows in proportion to n; the hybrid's "
       "stays at two tokens.";
-  page.table(shortest);
-  page.chart(grows);
-  page.paragraph(fmt::format("Bits that one head counts without error: {}.", most));
+  out.page.table(shortest);
+  out.page.chart(grows);
+  out.page.paragraph(fmt::format("Bits that one head counts without error: {}.", most));
   out.figures["reach"] = *reached;
   out.claims.push_back(
       {"The bits that one head counts without error are a constant of the arithmetic, so blocks, and with "
        "them the scratchpad, grow with n",
        most, bounded});
+  return {};
+}
 
-  // Trained.
+// Transformers that are trained.
+Status add_trained(Stages& stages, Findings& out) {
+  const Effort e = stages.effort();
+  Page& page = out.page;
   const std::vector<int64_t> trained_bits =
       e == Effort::kQuick ? std::vector<int64_t>{8, 16} : std::vector<int64_t>{8, 16, 32};
   const int64_t updates = at<int64_t>(e, 400, 3000, 10000);
@@ -346,8 +352,8 @@ Result<Findings> pcr_attention(Stages& stages) {
       trained.rows.push_back(std::move(row));
       out.figures["trained"].push_back(*r);
     }
-    works += fmt::format("{}{} bits: {}", works.empty() ? "" : "; ", n,
-                         least ? fmt::format("t = {}", least) : std::string("none of those tried"));
+    add_item(works, fmt::format("{} bits: {}", n,
+                                least ? fmt::format("t = {}", least) : std::string("none of those tried")));
     out.figures["trained_shortest"].push_back({{"bits", n}, {"tokens", least}});
   }
   trained.caption =
@@ -355,6 +361,16 @@ Result<Findings> pcr_attention(Stages& stages) {
       "grows is the theorem.";
   page.table(trained);
   page.paragraph("The shortest scratchpad with which training succeeded, in float: " + works + ".");
+  return {};
+}
+
+}  // namespace
+
+Result<Findings> pcr_attention(Stages& stages) {
+  Findings out;
+  add_why(out.page);
+  for (const auto add : {add_counting, add_scratchpads, add_shortest, add_trained})
+    if (Status s = add(stages, out); !s) return s.error();
   return out;
 }
 

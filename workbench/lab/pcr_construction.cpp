@@ -30,13 +30,6 @@ std::vector<Size> sizes(Effort e) {
   return all;
 }
 
-std::vector<Arithmetic> arithmetics() {
-  std::vector<Arithmetic> all;
-  for (const int s : {2, 3, 4})
-    for (const Tie tie : kTies) all.push_back({s, tie});
-  return all;
-}
-
 PcrInstance instance(const Size& size, uint64_t i) {
   Rng rng(static_cast<uint64_t>(size.bits), "pcr construction");
   rng.seek(i);
@@ -75,7 +68,7 @@ Count count(const NumberModel& model, const PcrConstruction& c, const Size& size
 }
 
 Result<Json> run_size(const PcrConstruction& c, const Size& size, ThreadPool& pool) {
-  const std::vector<Arithmetic> all = arithmetics();
+  const std::vector<Arithmetic> all = claimed_arithmetics();
   const std::unique_ptr<Model> model = pcr_model(c);
   const Result<std::vector<std::unique_ptr<NumberModel>>> models = in_all(*model, all);
   if (!models) return models.error();
@@ -152,7 +145,7 @@ Result<Json> run_beta(size_t instances, int64_t widest, ThreadPool& pool) {
     if (!m) return m.error();
     return count(**m, c, size, pool);
   };
-  std::vector<Arithmetic> all = arithmetics();
+  std::vector<Arithmetic> all = claimed_arithmetics();
   all.push_back(Arithmetic::f64());
   for (const Arithmetic& a : all) {
     const Result<Count> plain = wrong_in({.address_bits = 3, .beta_to_2 = false}, a);
@@ -285,79 +278,92 @@ void add_words(Page& page) {
       "needed. Width 4 L + 18 for 2^L addresses; neither width nor precision depends on the number of bits.");
 }
 
-}  // namespace
+const char* variant(bool scratchpad) { return scratchpad ? "scratchpad" : "direct"; }
 
-Result<Findings> pcr_construction(Stages& stages) {
-  Findings out;
-  Page& page = out.page;
-  add_words(page);
-  page.heading("A small instance, step by step");
-  add_pictures(page, true);
-  add_pictures(page, false);
-
-  // Every arithmetic and size.
+struct Totals {
   size_t instances = 0, tokens = 0;
-  for (const bool scratchpad : {true, false}) {
-    PageTable table{.head = {"bits", "pairs", "arithmetic", "instances", "wrong", "smallest margin"},
-                    .rows = {}};
-    size_t wrong = 0, all = 0, written = 0;
-    bool margins = true;
-    std::map<int, double> smallest;
-    Json figures = Json::array();
-    for (const Size& size : sizes(stages.effort())) {
-      const PcrConstruction c{.address_bits = size.address_bits, .scratchpad = scratchpad};
-      const Result<Json> rows =
-          stages(fmt::format("run-{}-{}", scratchpad ? "scratchpad" : "direct", size.bits),
-                 {{"pairs", size.pairs}, {"address_bits", size.address_bits}, {"instances", size.instances}},
-                 [&] { return run_size(c, size, stages.pool()); });
-      if (!rows) return rows.error();
-      for (const Json& r : *rows) {
-        const size_t bad = r["wrong"];
-        const double margin = r["margin"], largest = r["largest"];
-        wrong += bad, all += r["instances"].get<size_t>(), written += r["tokens"].get<size_t>();
-        margins &= margin >= largest;
-        const auto it = smallest.emplace(r["s"].get<int>(), margin).first;
-        it->second = std::min(it->second, margin);
-        table.rows.push_back({{fmt::format("{}", size.bits)},
-                              {fmt::format("{}", size.pairs)},
-                              {r["text"].get<std::string>()},
-                              {r["instances"].dump()},
-                              verdict(bad == 0, fmt::format("{}", bad)),
-                              {quarters(margin)}});
-        Json figure = r;
-        figure["bits"] = size.bits, figure["pairs"] = size.pairs;
-        figures.push_back(figure);
-      }
+};
+// Every arithmetic and size, with the scratchpad or without; `totals` are of both.
+Status add_variant(Stages& stages, bool scratchpad, Findings& out, Totals& totals) {
+  PageTable table{.head = {"bits", "pairs", "arithmetic", "instances", "wrong", "smallest margin"},
+                  .rows = {}};
+  size_t wrong = 0, all = 0, written = 0;
+  bool margins = true;
+  std::map<int, double> smallest;
+  Json figures = Json::array();
+  for (const Size& size : sizes(stages.effort())) {
+    const PcrConstruction c{.address_bits = size.address_bits, .scratchpad = scratchpad};
+    const Result<Json> rows =
+        stages(fmt::format("run-{}-{}", variant(scratchpad), size.bits),
+               {{"pairs", size.pairs}, {"address_bits", size.address_bits}, {"instances", size.instances}},
+               [&] { return run_size(c, size, stages.pool()); });
+    if (!rows) return rows.error();
+    for (const Json& r : *rows) {
+      const size_t bad = r["wrong"];
+      const double margin = r["margin"], largest = r["largest"];
+      wrong += bad, all += r["instances"].get<size_t>(), written += r["tokens"].get<size_t>();
+      margins &= margin >= largest;
+      const auto it = smallest.emplace(r["s"].get<int>(), margin).first;
+      it->second = std::min(it->second, margin);
+      table.rows.push_back({{fmt::format("{}", size.bits)},
+                            {fmt::format("{}", size.pairs)},
+                            {r["text"].get<std::string>()},
+                            {r["instances"].dump()},
+                            zero_verdict(bad),
+                            {quarters(margin)}});
+      Json figure = r;
+      figure["bits"] = size.bits, figure["pairs"] = size.pairs;
+      figures.push_back(figure);
     }
-    std::string least;
-    for (const auto& [s, margin] : smallest)
-      least += fmt::format("{}{:g} in F_{}", least.empty() ? "" : ", ", margin, s);
-    out.claims.push_back(
-        {scratchpad ? "With two scratch tokens every token is right, in F_2, F_3 and F_4 with every tie "
-                      "rule, up to 100,000 bits and 4,096 pairs"
-                    : "With one more layer of attention the answer is right without a scratchpad",
-         fmt::format("{} instances, {} tokens, {} instances with a wrong one", all, written, wrong),
-         wrong == 0});
-    out.claims.push_back({fmt::format("The margin between the right token and the next is at least B_s ({})",
-                                      scratchpad ? "scratchpad" : "direct"),
-                          least, margins});
-    page.heading(scratchpad ? "With the scratchpad" : "Without a scratchpad");
-    table.caption =
-        "Instances with a wrong token, and the smallest margin between the logits of the right token and any "
-        "other.";
-    page.begin_details("All sizes and arithmetics");
-    page.table(table);
-    page.end_details();
-    page.paragraph(
-        fmt::format("{} instances, {} with a wrong token. Smallest margin: {}.", all, wrong, least));
-    out.figures[scratchpad ? "scratchpad" : "direct"] = figures;
-    instances += all, tokens += written;
   }
-  out.figures["instances"] = instances, out.figures["tokens"] = tokens;
+  std::string least;
+  for (const auto& [s, margin] : smallest) add_item(least, fmt::format("{:g} in F_{}", margin, s), ", ");
+  out.claims.push_back(
+      {scratchpad ? "With two scratch tokens every token is right, in F_2, F_3 and F_4 with every tie "
+                    "rule, up to 100,000 bits and 4,096 pairs"
+                  : "With one more layer of attention the answer is right without a scratchpad",
+       fmt::format("{} instances, {} tokens, {} instances with a wrong one", all, written, wrong),
+       wrong == 0});
+  out.claims.push_back({fmt::format("The margin between the right token and the next is at least B_s ({})",
+                                    variant(scratchpad)),
+                        least, margins});
+  Page& page = out.page;
+  page.heading(scratchpad ? "With the scratchpad" : "Without a scratchpad");
+  table.caption =
+      "Instances with a wrong token, and the smallest margin between the logits of the right token and any "
+      "other.";
+  page.begin_details("All sizes and arithmetics");
+  page.table(table);
+  page.end_details();
+  page.paragraph(fmt::format("{} instances, {} with a wrong token. Smallest margin: {}.", all, wrong, least));
+  out.figures[variant(scratchpad)] = figures;
+  totals.instances += all, totals.tokens += written;
+  return {};
+}
 
-  // The folders and the engine.
-  page.heading("The same weights in float32, by the engine");
-  size_t engine_wrong = 0, engine_all = 0;
+Status add_all_sizes(Stages& stages, Findings& out) {
+  Totals totals;
+  for (const bool scratchpad : {true, false})
+    if (Status s = add_variant(stages, scratchpad, out, totals); !s) return s;
+  out.figures["instances"] = totals.instances, out.figures["tokens"] = totals.tokens;
+  return {};
+}
+
+// A command that a reader can copy, and what it says.
+std::string example_command(const std::string& dir) {
+  Rng rng(5, "pcr picture");
+  const PcrInstance x = draw_pcr(rng, 6, 4, 5);
+  std::vector<std::string> words;
+  for (const int32_t t : x.tokens) words.push_back(pcr_token_text(t, 5));
+  return fmt::format(
+      "braid generate --model {}/model-5 --greedy --max-tokens 3 --tokens {}\n# {} -> {} {} {}, tokens {}",
+      dir, fmt::join(x.tokens, ","), fmt::join(words, " "), pcr_token_text(x.answers[0], 5),
+      pcr_token_text(x.answers[1], 5), pcr_token_text(x.answers[2], 5), fmt::join(x.answers, ","));
+}
+
+// The weights as model folders, run by the engine.
+Status add_engine(Stages& stages, Findings& out) {
+  size_t wrong = 0, all = 0;
   for (const bool scratchpad : {true, false}) {
     const char* name = scratchpad ? "model" : "model-direct";
     std::vector<Size> runs{{64, 32, 5, 40}};
@@ -366,50 +372,34 @@ Result<Findings> pcr_construction(Stages& stages) {
       const PcrConstruction c{.address_bits = size.address_bits, .scratchpad = scratchpad};
       const std::string dir = fmt::format("{}/{}-{}", stages.dir(), name, size.address_bits);
       const Result<Json> r =
-          stages(fmt::format("engine-{}-{}", scratchpad ? "scratchpad" : "direct", size.bits),
+          stages(fmt::format("engine-{}-{}", variant(scratchpad), size.bits),
                  {{"instances", size.instances}, {"pairs", size.pairs}}, [&]() -> Result<Json> {
                    if (Status s = pcr_model(c)->save(dir); !s) return s.error();
                    return run_engine(dir, c, size, stages.pool());
                  });
       if (!r) return r.error();
-      engine_wrong += (*r)["wrong"].get<size_t>(), engine_all += (*r)["instances"].get<size_t>();
+      wrong += (*r)["wrong"].get<size_t>(), all += (*r)["instances"].get<size_t>();
       out.figures["engine"].push_back(*r);
     }
   }
-  Rng rng(5, "pcr picture");
-  PcrInstance example = draw_pcr(rng, 6, 4, 5);
-  page.paragraph(
+  out.page.heading("The same weights in float32, by the engine");
+  out.page.paragraph(
       "The model is an ordinary folder, and the two scratch tokens come from ordinary greedy decoding:");
-  page.code(fmt::format(
-      "braid generate --model {}/model-5 --greedy --max-tokens 3 --tokens {}\n# {} -> {} {} {}, tokens {}",
-      stages.dir(), fmt::join(example.tokens, ","),
-      fmt::join(
-          [&] {
-            std::vector<std::string> words;
-            for (const int32_t t : example.tokens) words.push_back(pcr_token_text(t, 5));
-            return words;
-          }(),
-          " "),
-      pcr_token_text(example.answers[0], 5), pcr_token_text(example.answers[1], 5),
-      pcr_token_text(example.answers[2], 5), fmt::join(example.answers, ",")));
+  out.page.code(example_command(stages.dir()));
   out.claims.push_back({"The same folder is right in float32, decoded greedily by the engine",
-                        fmt::format("{} instances, {} wrong", engine_all, engine_wrong), engine_wrong == 0});
+                        fmt::format("{} instances, {} wrong", all, wrong), wrong == 0});
+  return {};
+}
 
-  // Mutants.
-  page.heading("Every part is needed");
-  page.paragraph(
-      "Each group of weights with its sign turned, one at a time: how many of the instances become wrong. "
-      "They have 12 or 13 bits. With 12 alone one mutant would pass: with the "
-      "write strength of the parity head turned, the sign turns at every token that is not a 1, and where "
-      "the number of all tokens is even that is the same parity.");
-  PageTable mutants{.head = {"turned round", "scratchpad", "direct"}, .rows = {}};
+// Each group of weights with its sign turned.
+Status add_mutants(Stages& stages, Findings& out) {
   std::map<std::string, std::array<std::string, 2>> seen;
   std::vector<std::string> order;
   size_t groups = 0, caught = 0;
   for (const bool scratchpad : {true, false}) {
     const PcrConstruction c{.address_bits = 3, .scratchpad = scratchpad};
     const Result<Json> rows =
-        stages(scratchpad ? "turned-scratchpad" : "turned-direct", {{"instances", 40}, {"vary", true}},
+        stages(fmt::format("turned-{}", variant(scratchpad)), {{"instances", 40}, {"vary", true}},
                [&] { return run_turned(c, stages.pool()); });
     if (!rows) return rows.error();
     for (const Json& r : *rows) {
@@ -419,19 +409,46 @@ Result<Findings> pcr_construction(Stages& stages) {
           fmt::format("{} of {}", r["wrong"].get<size_t>(), r["instances"].get<size_t>());
       ++groups, caught += r["wrong"].get<size_t>() > 0;
     }
-    out.figures["turned"][scratchpad ? "scratchpad" : "direct"] = *rows;
+    out.figures["turned"][variant(scratchpad)] = *rows;
   }
+  out.page.heading("Every part is needed");
+  out.page.paragraph(
+      "Each group of weights with its sign turned, one at a time: how many of the instances become wrong. "
+      "They have 12 or 13 bits. With 12 alone one mutant would pass: with the "
+      "write strength of the parity head turned, the sign turns at every token that is not a 1, and where "
+      "the number of all tokens is even that is the same parity.");
+  PageTable mutants{.head = {"turned round", "scratchpad", "direct"}, .rows = {}};
   for (const std::string& name : order) mutants.rows.push_back({{name}, {seen[name][0]}, {seen[name][1]}});
-  page.table(mutants);
+  out.page.table(mutants);
   out.claims.push_back({"Each gate and group of weights, turned round, is caught by wrong answers",
                         fmt::format("{} of {} caught", caught, groups), caught == groups});
+  return {};
+}
 
-  // beta below 1.
+// "2, 3, 5, 7, 8, 9 .. (11 of 64)": at most six widths are named.
+std::string widths_text(const Json& flips, int64_t widest) {
+  if (flips.empty()) return "none";
+  std::string list;
+  for (size_t i = 0; i < std::min<size_t>(6, flips.size()); ++i)
+    add_item(list, flips[i]["width"].dump(), ", ");
+  if (flips.size() > 6) list += fmt::format(" .. ({} of {})", flips.size(), widest);
+  return list;
+}
+
+PageCell rescue_cell(const Json& r) {
+  if (!r.contains("rescued")) return {"-", PageCell::Mark::kMissing};
+  return verdict(true, fmt::format("width {}, value {:g} ({} run)", r["rescued"]["width"].get<int64_t>(),
+                                   r["rescued"]["value"].get<double>(), r["flips_run"].get<int>()));
+}
+
+// Write strength below 1, and heads whose state rounding turns.
+Status add_beta(Stages& stages, Findings& out) {
   const auto tries = at<size_t>(stages.effort(), 100, 400, 1000);
   const int64_t widest = at<int64_t>(stages.effort(), 32, 64, 128);
   const Result<Json> beta = stages("beta", {{"instances", tries}, {"widest", widest}, {"version", 2}},
                                    [&] { return run_beta(tries, widest, stages.pool()); });
   if (!beta) return beta.error();
+  Page& page = out.page;
   page.heading("Write strength below 1, as Qwen3-Next has it");
   page.paragraph(
       "With beta = sigmoid(b) the state is multiplied with 1 - beta >= 0: no sign is ever turned, the first "
@@ -447,29 +464,15 @@ Result<Findings> pcr_construction(Stages& stages) {
   PageTable flips{.head = {"arithmetic", "beta < 1: wrong", "flips at key widths", "rescued with"},
                   .rows = {}};
   bool lost = true;
-  size_t rescued = 0;
   std::string where, not_where;
   for (const Json& r : *beta) {
-    std::vector<int64_t> widths;
-    for (const Json& f : r["flips"]) widths.push_back(f["width"]);
-    std::string list =
-        widths.empty()
-            ? "none"
-            : fmt::format("{}", fmt::join(std::span(widths).first(std::min<size_t>(6, widths.size())), ", "));
-    if (widths.size() > 6) list += fmt::format(" .. ({} of {})", widths.size(), widest);
-    lost &= r["parity_wrong"].get<size_t>() > r["instances"].get<size_t>() / 4;
-    const bool ok = r.contains("rescued");
     const std::string text = r["text"];
-    rescued += ok;
-    std::string& to = ok ? where : not_where;
-    to += (to.empty() ? "" : "; ") + text;
-    flips.rows.push_back(
-        {{text},
-         {fmt::format("{} of {}", r["wrong"].get<size_t>(), r["instances"].get<size_t>())},
-         {list},
-         ok ? verdict(true, fmt::format("width {}, value {:g} ({} run)", r["rescued"]["width"].get<int64_t>(),
-                                        r["rescued"]["value"].get<double>(), r["flips_run"].get<int>()))
-            : PageCell{"-", PageCell::Mark::kMissing}});
+    lost &= r["parity_wrong"].get<size_t>() > r["instances"].get<size_t>() / 4;
+    add_item(r.contains("rescued") ? where : not_where, text);
+    flips.rows.push_back({{text},
+                          {fmt::format("{} of {}", r["wrong"].get<size_t>(), r["instances"].get<size_t>())},
+                          {widths_text(r["flips"], widest)},
+                          rescue_cell(r)});
   }
   flips.caption = fmt::format(
       "'Rescued': the whole construction with such a head, beta at most 1, is right on all {} instances; in "
@@ -487,7 +490,20 @@ Result<Findings> pcr_construction(Stages& stages) {
       {"Rounding can turn the sign with write strength at most 1, and then the construction is right again",
        fmt::format("holds in: {}. No such head found in: {}", where.empty() ? "none" : where,
                    not_where.empty() ? "none" : not_where),
-       rescued > 0});
+       !where.empty()});
+  return {};
+}
+
+}  // namespace
+
+Result<Findings> pcr_construction(Stages& stages) {
+  Findings out;
+  add_words(out.page);
+  out.page.heading("A small instance, step by step");
+  add_pictures(out.page, true);
+  add_pictures(out.page, false);
+  for (const auto add : {add_all_sizes, add_engine, add_mutants, add_beta})
+    if (Status s = add(stages, out); !s) return s.error();
   return out;
 }
 

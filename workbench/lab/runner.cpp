@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 
@@ -19,8 +20,6 @@
 
 namespace braid {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string trial_dir(const Experiment& e, const LabOptions& o, const Trial& t) {
   return study_dir(e, o) + "/trials/" + t.id();
@@ -44,20 +43,15 @@ double value_of(const Measure& m, const Json& json) {
   return 100 * (m.kind == Measure::Kind::kNormalised ? (value - chance) / (1 - chance) : value);
 }
 
-bool exists(const std::string& path) {
-  std::error_code ec;
-  return fs::exists(path, ec);
-}
-
 // A study of before folders had a mark: its result says so, or nothing is in it that would be replaced.
 bool is_unmarked_study(const Experiment& e, const std::string& dir) {
   std::string name;
-  if (exists(dir + "/result.json")) {
+  if (path_exists(dir + "/result.json")) {
     const Result<Json> result = load_object(dir + "/result.json");
     return result && read_field(*result, "experiment", name, "") && name == e.name;
   }
   std::error_code ec;
-  for (fs::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
+  for (std::filesystem::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
     if (const std::string entry = it->path().filename().string(); entry != "trials" && entry != "stages")
       return false;
   return !ec;
@@ -103,7 +97,7 @@ Status check_result(const Json& result, const std::string& file) {
 Result<TrialResult> load_trial(const Experiment& e, const LabOptions& o, const Trial& t) {
   TrialResult out{.trial = t, .result = std::nullopt, .curve = {}};
   const std::string dir = trial_dir(e, o, t), file = dir + "/result.json";
-  if (exists(file)) {
+  if (path_exists(file)) {
     Result<Json> json = load_object(file);
     if (!json) return json.error();
     if (Status s = check_result(*json, file); !s) return s.error();
@@ -173,7 +167,7 @@ std::string study_dir(const Experiment& e, const LabOptions& o) {
 
 bool is_study(const Experiment& e, const LabOptions& o) {
   const std::string dir = study_dir(e, o);
-  return exists(dir) && !is_empty_folder(dir) &&
+  return path_exists(dir) && !is_empty_folder(dir) &&
          check_folder("--dir", dir, FolderKind::kLab, is_unmarked_study(e, dir));
 }
 
@@ -194,7 +188,7 @@ Status save_result(const std::string& dir, Json result, const Made& made) {
 
 Result<Made> load_made(const Experiment& e, const LabOptions& o) {
   const std::string file = study_dir(e, o) + "/result.json";
-  if (exists(file)) {
+  if (path_exists(file)) {
     const Result<Json> result = load_object(file);
     if (!result) return result.error();
     if (result->contains("made")) {
@@ -250,12 +244,14 @@ Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, cons
     }
     const Trial trial = study->trials[i].trial;
     if (!o.quiet)
-      fmt::print(stderr, "[{} of {}] {}, {}, {}{}\n", n + 1, order.size(), trial.row, trial.column,
-                 trial.variant,
-                 done > 0 ? fmt::format("; about {} left in all", human_time(seconds / done * left)) : "");
+      std::fputs(fmt::format(
+                     "[{} of {}] {}, {}, {}{}\n", n + 1, order.size(), trial.row, trial.column, trial.variant,
+                     done > 0 ? fmt::format("; about {} left in all", human_time(seconds / done * left)) : "")
+                     .c_str(),
+                 stderr);
     TrainOptions t = trial.options;
     t.run = trial_dir(e, o, trial);
-    if (exists(t.run + "/run.json"))
+    if (path_exists(t.run + "/run.json"))
       if (Status s = check_same(t.run, trial.options); !s) return s.error();
     t.resume = latest_checkpoint(t.run).has_value();
     if (Status s = validate(t); !s) return s.error();
@@ -265,9 +261,9 @@ Result<LabOutcome> run_experiment(const Experiment& e, const LabOptions& o, cons
         run_training(t, **source, program, pool,
                      {.quiet = o.quiet, .start_over = true, .folder_option = "--dir", .on_note = o.on_note});
     // A run whose loss is not finite has a result, too, and the others go on.
-    if (!r && !exists(t.run + "/result.json"))
+    if (!r && !path_exists(t.run + "/result.json"))
       return Error{fmt::format("{}: {}", trial.id(), r.error().what), r.error().fix};
-    if (!r && !o.quiet) fmt::print(stderr, "{}: {}\n", trial.id(), r.error().what);
+    if (!r && !o.quiet) std::fputs(fmt::format("{}: {}\n", trial.id(), r.error().what).c_str(), stderr);
     if (r && r->interrupted()) {
       if (Status s = write_report(e, o, *study, program); !s) return s.error();
       return LabOutcome{std::move(*study), true};

@@ -145,6 +145,10 @@ const char* kind_name(DeltaKind k) {
 
 // Four of the slots, three swaps: similarities, what rounding makes of them, and contents.
 void add_pictures(Page& page) {
+  page.heading("Four slots, three swaps");
+  page.paragraph(
+      "Four of 256 keys in 128 dimensions, with the contents 10, 20, 30 and 40. Rows are tokens in the order "
+      "they come, the last three are swaps.");
   constexpr size_t kWidth = 128, kSlots = 4;
   const Tensor all = hadamard_keys(kWidth);
   const size_t slot[kSlots] = {1, 2, kWidth + 3, kWidth + 9};
@@ -202,13 +206,7 @@ void add_pictures(Page& page) {
   }
 }
 
-}  // namespace
-
-Result<Findings> deltaformer_theorem1(Stages& stages) {
-  const Effort e = stages.effort();
-  Findings out;
-  Page& page = out.page;
-  const Par par(stages.pool());
+void add_words(Page& page) {
   page.heading("The construction in words");
   page.paragraph(
       "DeltaFormer writes u_t = v_t - sum over earlier i of kappa(k_i, k_t) u_i into its cache, and reads "
@@ -224,17 +222,33 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
   page.paragraph(
       "After n swaps the n contents are read and written anew as n pairs. The cache never has more than 2 n "
       "rows of d + 2 numbers; the theorem needs d of order log n.");
-  page.heading("Four slots, three swaps");
-  page.paragraph(
-      "Four of 256 keys in 128 dimensions, with the contents 10, 20, 30 and 40. Rows are tokens in the order "
-      "they come, the last three are swaps.");
-  add_pictures(page);
+}
 
-  // A million swaps.
+std::string megabytes(const Json& bytes, int digits) {
+  return fmt::format("{:.{}f}", bytes.get<double>() / 1e6, digits);
+}
+
+const char* keys_name(const Keys& k) { return k.hadamard ? "hadamard" : "recipe"; }
+
+std::vector<PageCell> swaps_row(const Keys& k, const SwapReport& s, const Json& r) {
+  return {{fmt::format("{}", k.n)},
+          {fmt::format("{}", k.d)},
+          {k.hadamard ? "Hadamard" : "recipe"},
+          {fmt::format("{:.4f}", r["coherence"].get<double>())},
+          {fmt::format("{}", s.swaps)},
+          {fmt::format("{}", s.reads)},
+          zero_verdict(s.wrong),
+          zero_verdict(s.inexact),
+          {megabytes(r["bytes"], 2)},
+          {megabytes(r["bytes_without"], 0)}};
+}
+
+// The rounding kernel, with the cache compressed every n swaps.
+Status add_million(Stages& stages, Findings& out) {
   std::vector<Keys> runs{{256, 128, true}, {256, 112, false}};
-  if (e != Effort::kQuick) runs.push_back({512, 128, false}), runs.push_back({2048, 192, false});
-  const uint64_t swaps = e == Effort::kPaper ? 10'000'000 : 1'000'000;
-  page.heading("A million swaps");
+  if (stages.effort() != Effort::kQuick)
+    runs.push_back({512, 128, false}), runs.push_back({2048, 192, false});
+  const uint64_t swaps = stages.effort() == Effort::kPaper ? 10'000'000 : 1'000'000;
   PageTable million{.head = {"slots", "dimensions", "keys", "coherence", "swaps", "reads", "wrong", "inexact",
                              "cache, MB", "plain, MB"},
                     .rows = {}};
@@ -243,7 +257,7 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
   uint64_t reads = 0, wrong = 0;
   double memory = 0, without = 0;
   for (const Keys& k : runs) {
-    const std::string name = fmt::format("swaps-{}-{}-{}", k.n, k.d, k.hadamard ? "hadamard" : "recipe");
+    const std::string name = fmt::format("swaps-{}-{}-{}", k.n, k.d, keys_name(k));
     const Json settings{{"swaps", swaps}};
     const Result<Json> r =
         stages(name, settings, [&] { return many_swaps(stages, name, settings, k, swaps); });
@@ -252,28 +266,20 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
     exact &= s.inexact == 0 && s.swaps == swaps, small &= s.most_rows <= 2 * k.n;
     const double c = (*r)["coherence"];
     coherent &= c < kTheoremCoherence;
-    coherences += fmt::format("{}{:.4f} ({})", coherences.empty() ? "" : ", ", c, k.text());
+    add_item(coherences, fmt::format("{:.4f} ({})", c, k.text()), ", ");
     reads += s.reads, wrong += s.inexact;
     memory = std::max(memory, (*r)["bytes"].get<double>()),
     without = std::max(without, (*r)["bytes_without"].get<double>());
-    million.rows.push_back({{fmt::format("{}", k.n)},
-                            {fmt::format("{}", k.d)},
-                            {k.hadamard ? "Hadamard" : "recipe"},
-                            {fmt::format("{:.4f}", c)},
-                            {fmt::format("{}", s.swaps)},
-                            {fmt::format("{}", s.reads)},
-                            verdict(s.wrong == 0, fmt::format("{}", s.wrong)),
-                            verdict(s.inexact == 0, fmt::format("{}", s.inexact)),
-                            {fmt::format("{:.2f}", (*r)["bytes"].get<double>() / 1e6)},
-                            {fmt::format("{:.0f}", (*r)["bytes_without"].get<double>() / 1e6)}});
+    million.rows.push_back(swaps_row(k, s, *r));
     Json figure = *r;
-    figure["slots"] = k.n, figure["width"] = k.d, figure["keys"] = k.hadamard ? "hadamard" : "recipe";
+    figure["slots"] = k.n, figure["width"] = k.d, figure["keys"] = keys_name(k);
     out.figures["swaps"].push_back(figure);
   }
   million.caption =
       "Through the kernel in f32, kappa rounding to whole numbers for writing and reading: a random slot is "
       "read after every swap, all slots after every compression.";
-  page.table(million);
+  out.page.heading("A million swaps");
+  out.page.table(million);
   out.claims.push_back({"Keys from both recipes have inner products below 1/8", coherences, coherent});
   out.claims.push_back(
       {fmt::format("{} swaps in fewer dimensions than slots, every read exact to the last bit", swaps),
@@ -281,23 +287,26 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
   out.claims.push_back({"Compression every n swaps keeps the cache at 2 n rows",
                         fmt::format("at most {:.2f} MB; {:.0f} MB without", memory / 1e6, without / 1e6),
                         small});
+  return {};
+}
 
-  // First errors.
-  const uint64_t most = at<uint64_t>(e, 100000, 1000000, 10000000),
-                 most_bf16 = at<uint64_t>(e, 20000, 100000, 1000000);
-  page.heading("Swaps to the first error");
+// Until the first wrong read, by kernel, precision and slots.
+Status add_first_errors(Stages& stages, Findings& out) {
+  const uint64_t most = at<uint64_t>(stages.effort(), 100000, 1000000, 10000000),
+                 most_bf16 = at<uint64_t>(stages.effort(), 20000, 100000, 1000000);
   PageTable errors{.head = {"kernel", "precision", "64 slots", "128 slots", "256 slots"}, .rows = {}};
   bool linear_fails = true, round_holds = true;
   std::string linear_found;
   for (const DeltaKind kind :
        {DeltaKind::kRound, DeltaKind::kLinear, DeltaKind::kRelu, DeltaKind::kExp, DeltaKind::kSoftmax})
     for (const bool bf16 : {false, true}) {
-      std::vector<PageCell> row{{kind_name(kind)}, {bf16 ? "bf16" : "f32"}};
+      const char* precision = bf16 ? "bf16" : "f32";
+      const uint64_t limit = bf16 ? most_bf16 : most;
+      std::vector<PageCell> row{{kind_name(kind)}, {precision}};
       for (const size_t n : {64u, 128u, 256u}) {
-        const uint64_t limit = bf16 ? most_bf16 : most;
         const Result<Json> r =
-            stages(fmt::format("first-{}-{}-{}", kind_name(kind), bf16 ? "bf16" : "f32", n),
-                   {{"most", limit}}, [&]() -> Result<Json> {
+            stages(fmt::format("first-{}-{}-{}", kind_name(kind), precision, n), {{"most", limit}},
+                   [&]() -> Result<Json> {
                      // Up to 128 keys: orthonormal, in no special direction.
                      return first_error(n <= 128 ? near_orthogonal_keys(n, 128, kSeed) : hadamard_keys(128),
                                         {kind, bf16}, limit);
@@ -310,11 +319,13 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
         if (kind == DeltaKind::kRound) round_holds &= held;
         if (kind == DeltaKind::kLinear && n > 128) {
           linear_fails &= !held;
-          linear_found += fmt::format("{}{}: {}", linear_found.empty() ? "" : ", ", bf16 ? "bf16" : "f32",
-                                      held ? "none" : fmt::format("after {} swaps", *s.first_wrong));
+          add_item(
+              linear_found,
+              fmt::format("{}: {}", precision, held ? "none" : fmt::format("after {} swaps", *s.first_wrong)),
+              ", ");
         }
         Json figure = *r;
-        figure["kernel"] = kind_name(kind), figure["precision"] = bf16 ? "bf16" : "f32", figure["slots"] = n;
+        figure["kernel"] = kind_name(kind), figure["precision"] = precision, figure["slots"] = n;
         out.figures["first_error"].push_back(figure);
       }
       errors.rows.push_back(std::move(row));
@@ -325,17 +336,20 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
       "kernel writes and reads, and the cache is compressed every n swaps. bf16: keys and cached values are "
       "rounded to bf16 after every swap. relu cuts the negative similarities "
       "that swaps need; exp and softmax are not 0 for orthogonal keys: these are no memories of this kind.";
-  page.table(errors);
+  out.page.heading("Swaps to the first error");
+  out.page.table(errors);
   out.claims.push_back({"On the same data the linear kernel fails when there are more slots than dimensions",
                         linear_found, linear_fails});
   out.claims.push_back({"The rounding kernel has no error, with caches in f32 or in bf16",
                         fmt::format("up to {} swaps in f32, {} in bf16", most, most_bf16), round_holds});
+  return {};
+}
 
-  // The smallest width.
-  page.heading("How many dimensions are needed");
+// How many dimensions the recipe needs for n slots.
+Status add_widths(Stages& stages, Findings& out) {
   std::vector<size_t> counts{16, 32, 64, 128, 256, 512};
-  if (e != Effort::kQuick) counts.insert(counts.end(), {1024, 2048, 4096});
-  const int rounds = at(e, 400, 600, 2000);
+  if (stages.effort() != Effort::kQuick) counts.insert(counts.end(), {1024, 2048, 4096});
+  const int rounds = at(stages.effort(), 400, 600, 2000);
   PageTable widths{.head = {"slots n", "smallest d found", "fails at", "Welch's bound", "d / log2 n"},
                    .rows = {}};
   Chart chart{.title = "Smallest d found with inner products below 1/8",
@@ -345,7 +359,7 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
   Series found{.name = "found"}, welch{.name = "Welch's bound"}, identity{.name = "d = n", .markers = false};
   for (const size_t n : counts) {
     const Result<Json> r = stages(fmt::format("width-{}", n), {{"rounds", rounds}},
-                                  [&] { return smallest_width(n, rounds, par); });
+                                  [&] { return smallest_width(n, rounds, Par(stages.pool())); });
     if (!r) return r.error();
     const auto d = (*r)["width"].get<double>(), x = static_cast<double>(n);
     widths.rows.push_back({{fmt::format("{}", n)},
@@ -358,11 +372,13 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
     out.figures["widths"].push_back(*r);
   }
   chart.series = {found, welch, identity};
-  page.chart(chart);
   widths.caption = fmt::format(
       "The recipe: clip inner products that are too large, let the keys follow, up to {} rounds. 'Fails at' "
       "is the largest width tried below where it did not get there.",
       rounds);
+  Page& page = out.page;
+  page.heading("How many dimensions are needed");
+  page.chart(chart);
   page.paragraph(
       "The theorem says that d of order log n is enough. In this range d / log2 n still rises: what the "
       "recipe finds grows faster than log n "
@@ -379,6 +395,17 @@ Result<Findings> deltaformer_theorem1(Stages& stages) {
        fmt::format("d = {:g} for n = {}, {:.1f} % of it", found.y.back(), counts.back(),
                    100 * found.y.back() / found.x.back()),
        fewer});
+  return {};
+}
+
+}  // namespace
+
+Result<Findings> deltaformer_theorem1(Stages& stages) {
+  Findings out;
+  add_words(out.page);
+  add_pictures(out.page);
+  for (const auto add : {add_million, add_first_errors, add_widths})
+    if (Status s = add(stages, out); !s) return s.error();
   return out;
 }
 

@@ -1,5 +1,9 @@
 #include "lab/theory.h"
 
+#include <algorithm>
+
+#include "train/trainer.h"
+
 namespace braid {
 
 namespace {
@@ -46,6 +50,33 @@ std::span<const Experiment> theory_experiments() {
                 "numbers makes writing, swapping and reading exact, for ever; the linear kernel loses track.",
        .compute = deltaformer_theorem1}};
   return all;
+}
+
+std::vector<Arithmetic> claimed_arithmetics() {
+  std::vector<Arithmetic> all;
+  for (const int s : {2, 3, 4})
+    for (const Tie tie : kTies) all.push_back({s, tie});
+  return all;
+}
+
+void add_item(std::string& list, std::string_view item, std::string_view separator) {
+  if (!list.empty()) list += separator;
+  list += item;
+}
+
+size_t count_in_parallel(ThreadPool& pool, size_t n, const std::function<bool(size_t)>& is) {
+  std::vector<char> yes(n);
+  pool.run(n, [&](size_t i) { yes[i] = is(i); });
+  return static_cast<size_t>(std::ranges::count(yes, 1));
+}
+
+Status train_in_stage(const Stages& stages, Model& model, Source& source, TrainOptions options) {
+  options.run = "";
+  Trainer trainer(model, source, stages.pool(), options);
+  const Result<TrainSummary> r = trainer.run(false, stages.quiet());
+  if (!r) return r.error();
+  if (r->interrupted()) return Stages::interruption();
+  return {};
 }
 
 }  // namespace braid

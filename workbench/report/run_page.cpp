@@ -13,8 +13,7 @@ namespace braid {
 namespace {
 
 Json object_in(const std::string& path) {
-  std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return Json::object();
+  if (!path_exists(path)) return Json::object();
   const Result<Json> json = load_json(path);
   return json && json->is_object() ? *json : Json::object();
 }
@@ -83,15 +82,14 @@ void add_result(const Json& result, Page& page) {
 std::vector<Json> metric_lines(const std::string& run) {
   std::vector<Json> lines;
   const std::string path = run + "/metrics.jsonl";
-  std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return lines;
+  if (!path_exists(path)) return lines;
   const Result<std::string> text = read_text(path, size_t{1} << 32);
   if (!text) return lines;
   for (size_t at = 0; at < text->size();) {
     const size_t end = std::min(text->find('\n', at), text->size());
-    Json line = Json::parse(text->substr(at, end - at), nullptr, false);
+    Result<Json> line = parse_ordered_json(std::string_view(*text).substr(at, end - at), path);
     at = end + 1;
-    if (line.is_object()) lines.push_back(std::move(line));
+    if (line && line->is_object()) lines.push_back(*std::move(line));
   }
   return lines;
 }

@@ -569,29 +569,14 @@ Expect words(std::vector<std::string> settings, const char* group, int32_t most_
           golden};
 }
 
-}  // namespace
+// The mistake that a rule knows of.
+template <class Rule>
+std::function<void(Sample&)> by(const Rule& rule) {
+  return [rule](Sample& s) { rule.mistake(s); };
+}
 
-const std::vector<Expect>& all_expected() {
-  const Swaps five{5, 0, 0, 10}, stress{128, 128, 128, 0}, small{6, 6, 6, 0};
-  const Trees trees{32};
-  const Recall recall{8192, {{64, 4}}, false};
-  const Recall mix{8192,
-                   {{64, 4},
-                    {64, 8},
-                    {64, 16},
-                    {128, 8},
-                    {128, 32},
-                    {256, 16},
-                    {256, 32},
-                    {256, 64},
-                    {512, 128},
-                    {1024, 256}},
-                   true};
-  const Conditioned pad{true, 32}, no_pad{false, 32};
-  const ConditionedCompact compact_pad{pad};
-  const Counted counted{48, 4};
-  const auto by = [](const auto& rule) { return [rule](Sample& s) { rule.mistake(s); }; };
-  static const std::vector<Expect> all{
+std::vector<Expect> formal_languages() {
+  return {
       {"parity", {}, parity, parity_mistake, 2, 39, 39, 255, 3, 0.5, "2f7b989acf7394f6"},
       {"copy", {}, copied, reversed_answers, 2, 40, 2, 80, 18, 1.0 / 16, "c7eebbd7196ba441"},
       {"mod-arith", {}, mod_arith, mod_arith_mistake, 2, 38, 38, 254, 10, 0.2, "aeb9f8931ed5b281"},
@@ -606,6 +591,11 @@ const std::vector<Expect>& all_expected() {
        12,
        0.305,
        "83a7692359b92381"},
+  };
+}
+
+std::vector<Expect> word_problems() {
+  return {
       words({}, "S5", 5, 1, 122, 1.0 / 120, "8ec2c4c8d8136f5c"),
       words({"elements=swaps"}, "S5", 2, 1, 122, 0.0087, "86b313d6897fc13b"),
       words({"elements=moved3"}, "S5", 3, 1, 122, 0.0084, "33eeb6d92b03afd6"),
@@ -615,6 +605,13 @@ const std::vector<Expect>& all_expected() {
       words({"group=S4"}, "S4", 4, 1, 26, 1.0 / 24, "0b6d85ba77de76cb"),
       words({"group=S3", "elements=swaps"}, "S3", 2, 1, 8, 0.1670, "76e3e38cdf6317ef"),
       words({"group=Z60"}, "Z60", 0, 1, 62, 1.0 / 60, "f5fd29af8a9b9e72"),
+  };
+}
+
+std::vector<Expect> delta_former_tasks() {
+  const Swaps five{5, 0, 0, 10}, stress{128, 128, 128, 0}, small{6, 6, 6, 0};
+  const Trees trees{32};
+  return {
       {"swap-tracking", {}, five, by(five), 16, 16, 16, 16, 15, 0.25, "26c397c032c5b630"},
       {"reachability", {}, trees, by(trees), 32, 32, 32, 32, 1026, 17.0 / 32, "302abbda3ad388a5"},
       {"stress", {}, stress, by(stress), 256, 256, 256, 256, 128 + 8128, 0.435, "3520f066ee9d9c84"},
@@ -629,6 +626,24 @@ const std::vector<Expect>& all_expected() {
        21,
        0.256,
        "dd24cb472bd8b48e"},
+  };
+}
+
+std::vector<Expect> recall_tasks() {
+  const Recall recall{8192, {{64, 4}}, false};
+  const Recall mix{8192,
+                   {{64, 4},
+                    {64, 8},
+                    {64, 16},
+                    {128, 8},
+                    {128, 32},
+                    {256, 16},
+                    {256, 32},
+                    {256, 64},
+                    {512, 128},
+                    {1024, 256}},
+                   true};
+  return {
       {"mqar", {}, recall, Recall::mistake, 64, 64, 64, 64, 8192, 1.0 / 4096, "02a3771a8df7f7d6"},
       {"mqar",
        {"mix=true", "noise=true"},
@@ -653,62 +668,42 @@ const std::vector<Expect>& all_expected() {
        1.0 / 14,
        "9d25016169b2b124"},
       {"induction", {}, induction, induction_mistake, 256, 256, 64, 1024, 16, 1.0 / 15, "7db0a9ec93676dd5"},
-      {"state-recall",
-       {},
-       Pointers{43, false},
-       by(Pointers{43, false}),
-       110,
-       110,
-       110,
-       110,
-       43,
-       0.5,
-       "c2688c97bea798ec"},
-      {"state-recall",
-       {"any_pointer=true"},
-       Pointers{43, true},
-       by(Pointers{43, true}),
-       110,
-       110,
-       110,
-       110,
-       43,
-       0.5,
-       "ea5c68c1f41ccf99"},
-      {"state-recall",
-       {"compact=true", "gradual=true", "any_pointer=true"},
-       Pointers{277, true, true, true},
-       by(Pointers{277, true, true, true}),
-       41,
-       73,
-       73,
-       73,
-       277,
-       0.5,
-       "db61eab6b9e82590"},
-      {"state-recall",
-       {"table=12", "train_length=6", "test_length=6", "compact=true", "any_pointer=true"},
-       Pointers{117, true, true, false, 6},
-       by(Pointers{117, true, true, false, 6}),
-       27,
-       27,
-       27,
-       27,
-       117,
-       0.5,
-       "70a9b81f7e371b42"},
-      {"state-recall",
-       {"table=12", "train_table=6", "train_length=6", "test_length=6", "compact=true", "all_pointers=true",
-        "gradual=true", "tracked=true"},
-       Pointers{117, true, true, true, 6, 12, true, true},
-       by(Pointers{117, true, true, true, 6, 12, true, true}),
-       19,
-       25,
-       31,
-       31,
-       117,
-       0.5,
-       "17f9a2963801df68"},
+  };
+}
+
+Expect pointers(std::vector<std::string> settings, const Pointers& rule, size_t train_min, size_t train_max,
+                size_t test, const char* golden) {
+  return {"state-recall",
+          std::move(settings),
+          rule,
+          by(rule),
+          train_min,
+          train_max,
+          test,
+          test,
+          static_cast<size_t>(rule.vocab),
+          0.5,
+          golden};
+}
+std::vector<Expect> state_recall() {
+  return {
+      pointers({}, {43, false}, 110, 110, 110, "c2688c97bea798ec"),
+      pointers({"any_pointer=true"}, {43, true}, 110, 110, 110, "ea5c68c1f41ccf99"),
+      pointers({"compact=true", "gradual=true", "any_pointer=true"}, {277, true, true, true}, 41, 73, 73,
+               "db61eab6b9e82590"),
+      pointers({"table=12", "train_length=6", "test_length=6", "compact=true", "any_pointer=true"},
+               {117, true, true, false, 6}, 27, 27, 27, "70a9b81f7e371b42"),
+      pointers({"table=12", "train_table=6", "train_length=6", "test_length=6", "compact=true",
+                "all_pointers=true", "gradual=true", "tracked=true"},
+               {117, true, true, true, 6, 12, true, true}, 19, 25, 31, "17f9a2963801df68"),
+  };
+}
+
+std::vector<Expect> conditioned_retrieval() {
+  const Conditioned pad{true, 32}, no_pad{false, 32};
+  const ConditionedCompact compact_pad{pad};
+  const Counted counted{48, 4};
+  return {
       {"pcr", {}, pad, by(pad), 26, 61, 61, 273, 75, (1 + 1.0 / 32) / 3, "0633134bc840b32a"},
       {"pcr",
        {"compact=true"},
@@ -724,6 +719,18 @@ const std::vector<Expect>& all_expected() {
       {"pcr", {"scratchpad=false"}, no_pad, by(no_pad), 24, 59, 59, 271, 75, 0.5, "7f2ea9b95aec8693"},
       {"counted-recall", {}, counted, by(counted), 9, 80, 80, 112, 296, 1.0 / 6, "ba357fa77439e5f0"},
   };
+}
+
+}  // namespace
+
+const std::vector<Expect>& all_expected() {
+  static const std::vector<Expect> all = [] {
+    std::vector<Expect> joined;
+    for (const auto tasks : {formal_languages, word_problems, delta_former_tasks, recall_tasks, state_recall,
+                             conditioned_retrieval})
+      for (Expect& e : tasks()) joined.push_back(std::move(e));
+    return joined;
+  }();
   return all;
 }
 

@@ -41,39 +41,7 @@ std::vector<std::string> family_names() {
 
 // ---- Configs
 
-namespace {
-
-// Python writes NaN, Infinity and -Infinity as bare words.
-std::string with_quoted_words(const std::string& text) {
-  std::string out;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
-    size_t length = 0;
-    if (!quoted)
-      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
-        if (length == 0 && text.compare(i, word.size(), word) == 0) length = word.size();
-    if (length == 0) {
-      out += text[i];
-      continue;
-    }
-    out += '"' + text.substr(i, length) + '"';
-    i += length - 1;
-  }
-  return out;
-}
-
-}  // namespace
-
-Result<Json> load_config_json(const std::string& path) {
-  Result<Json> json = load_json(path);
-  if (json) return json;
-  const Result<std::string> text = read_text(path);
-  if (!text || (text->find("Infinity") == std::string::npos && text->find("NaN") == std::string::npos))
-    return json;
-  const Json again = Json::parse(with_quoted_words(*text), nullptr, false);
-  return again.is_discarded() ? json : Result<Json>(again);
-}
+Result<Json> load_config_json(const std::string& path) { return load_python_json(path); }
 
 Result<const Family*> family_of(const Json& json, const std::string& name) {
   const auto type = json.is_object() ? json.find("model_type") : json.end();
