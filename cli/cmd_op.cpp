@@ -47,13 +47,10 @@ int run(const Options& o) {
     Json shapes = Json::object();
     for (const NamedTensor& t : results)
       for (int i = 0; i < t.view.shape.rank(); ++i) shapes[t.name].push_back(t.view.shape[i]);
-    print_json({{"op", op->name},
-                {"form", call->form()},
-                {"impl", call->impl()},
-                {"threads", pool.threads()},
-                {"seconds", seconds},
-                {"out", o.out},
-                {"tensors", shapes}});
+    Json line{{"op", op->name},     {"form", call->form()}, {"threads", pool.threads()},
+              {"seconds", seconds}, {"out", o.out},         {"tensors", shapes}};
+    if (!call->impl().empty()) line["impl"] = call->impl();
+    print_json(line);
     return kOk;
   }
   std::string list;

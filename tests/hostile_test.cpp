@@ -238,12 +238,12 @@ TEST(Hostile, OutputThatCannotBeWrittenIsAFailure) {
 TEST(Hostile, LittleMemoryIsSaid) {
   if (kSanitized) GTEST_SKIP();
   for (const long mb : {60, 70, 80, 90, 100, 120, 150}) {
-    const Finished f = run_braid({"bench", "train", "--rounds", "1", "--batch", "4096", "--length", "512"},
+    const Finished f = run_braid({"bench", "train", "--rounds", "1", "--batch", "1", "--length", "65536"},
                                  {.memory_limit = mb << 20});
     EXPECT_TRUE(f.code == 1 || f.code == 127) << mb << " MB: " << f.code << f.err;  // 127: not even loaded
     EXPECT_EQ(f.err.find("terminate"), std::string::npos) << f.err;
   }
-  expect_error(run_braid({"bench", "train", "--rounds", "1", "--batch", "100000", "--length", "512"},
+  expect_error(run_braid({"bench", "train", "--rounds", "1", "--batch", "1", "--length", "1000000"},
                          {.memory_limit = long{1} << 30}),
                1, {"out of memory"});
   expect_error(

@@ -390,6 +390,28 @@ TEST(Op, ShortConvEqualsTheReference) {
     }
 }
 
+TEST(Op, SaysWhenHeadsAreTooWideForAnythingButTheReference) {
+  for (const int64_t d : {8, 513}) {
+    Inputs in({2, {2}});
+    for (const char* name : {"q", "k", "v"}) in.add(name, {1, 2, 1, d});
+    in.write(dir() / "in");
+    const Finished f = run_braid(op_args("attention", {}), {.env = {"BRAID_KERNEL=attention=sse"}});
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.out.find(d == 8 ? "attention, chunk, by sse: " : "attention, chunk, by ref: "),
+              std::string::npos)
+        << f.out;
+    const Finished json =
+        run_braid(op_args("attention", {"--json"}), {.env = {"BRAID_KERNEL=attention=sse"}});
+    EXPECT_NE(json.out.find(d == 8 ? R"("impl":"sse")" : R"("impl":"ref")"), std::string::npos) << json.out;
+  }
+  const std::string kernels = run_braid({"kernels"}).out;
+  for (const char* op : {"attention ", "fast_weight "}) {
+    const size_t at = kernels.find(op), end = kernels.find('\n', at);
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_NE(kernels.substr(at, end - at).find("heads above 512 numbers by ref"), std::string::npos) << op;
+  }
+}
+
 TEST(Op, ThreadsDoNotChangeAByteOfTheFile) {
   const FastWeightCase c{4, true, true, true, true, kRagged};
   fast_weight_inputs(c, 2, 4, 40, 70).write(dir() / "in");

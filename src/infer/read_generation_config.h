@@ -2,7 +2,7 @@
 #pragma once
 
 #include "infer/generation_config.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace braid {
 

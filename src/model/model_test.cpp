@@ -84,7 +84,7 @@ TEST(Model, StartsAsConfigured) {
 
 // Logits of all tokens, fed to `state` in pieces of the given lengths (repeating).
 std::vector<float> run(Model& model, State* state, std::span<const int32_t> tokens,
-                       std::span<const size_t> pieces, Par par = {}) {
+                       std::span<const size_t> pieces, Par par = test_par()) {
   std::vector<float> out;
   Arena arena(true);
   for (size_t at = 0, i = 0; at < tokens.size(); ++i) {

@@ -240,7 +240,7 @@ TEST(Train, SpecialTokensComeFirstAndWrongUseIsAnError) {
   EXPECT_FALSE(train_bpe("a", {.vocab = 300, .pattern = "(", .special = {}}));
   EXPECT_FALSE(train_bpe("a", {.vocab = 300, .pattern = {}, .special = {"a"}}));
   EXPECT_FALSE(train_bpe("a", {.vocab = 300, .pattern = {}, .special = {"<x>", "<x>"}}));
-  EXPECT_TRUE(train_bpe("", {.vocab = 300, .pattern = {}, .special = {}}));
+  EXPECT_FALSE(train_bpe("", {.vocab = 300, .pattern = {}, .special = {}}));
 }
 
 TEST(Utf8, InvalidPartsAreReplaced) {

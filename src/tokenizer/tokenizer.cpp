@@ -173,12 +173,10 @@ struct Encoding {
   void run(std::string_view text) {
     cut(p.raw, text, [&](std::string_view part, size_t where) {
       size_t origin = where == 0 ? std::min(part.size(), utf8_length(part[0])) : 0;
-      if (p.blank_prefix != Pipeline::kPlain)
-        after_normalizer(with_blanks(part, where == 0), origin);
-      else if (p.normalizer.empty())
-        after_normalizer(part, origin);
-      else
-        after_normalizer(normalize(p.normalizer, part, scratch.regex, origin), origin);
+      if (p.blank_prefix != Pipeline::kPlain) return after_normalizer(with_blanks(part, where == 0), origin);
+      if (p.normalizer.empty()) return after_normalizer(part, origin);
+      const std::string changed = normalize(p.normalizer, part, scratch.regex, origin);  // changes origin
+      after_normalizer(changed, origin);
     });
   }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "io/file.h"
+#include "io/json.h"
 #include "io/strict_json.h"
 #include "train/checkpoint.h"
 

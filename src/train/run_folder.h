@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "io/folder.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace braid {
 

@@ -65,6 +65,14 @@ TEST(Attention, EveryImplementationEqualsTheReference) {
   expect_all_impls(attention_impls(), attention_check);
 }
 
+TEST(Attention, HeadsThatAreTooWideAreSaidToRunTheReference) {
+  attention_impls().each([](std::string_view name, Par par) {
+    EXPECT_EQ(attention_impl({.heads = 1, .kv_heads = 1, .dk = 512, .dv = 512}, par), name);
+    EXPECT_EQ(attention_impl({.heads = 1, .kv_heads = 1, .dk = 513, .dv = 8}, par), "ref");
+    EXPECT_EQ(attention_impl({.heads = 1, .kv_heads = 1, .dk = 8, .dv = 513}, par), "ref");
+  });
+}
+
 struct Batch {
   AttentionShape shape{4, 2, 24, 32, 20, 0.2f};
   std::vector<uint32_t> offsets{0, 100, 100, 101, 160, 460};

@@ -67,6 +67,14 @@ TEST(FastWeight, EveryImplementationEqualsTheReference) {
   expect_all_impls(fast_weight_impls(), fast_weight_check);
 }
 
+TEST(FastWeight, HeadsThatAreTooWideAreSaidToRunTheReference) {
+  fast_weight_impls().each([](std::string_view name, Par par) {
+    EXPECT_EQ(fast_weight_impl({1, 1, 512, 512, Decay::kNone, Write::kDelta}, par), name);
+    EXPECT_EQ(fast_weight_impl({1, 1, 513, 8, Decay::kNone, Write::kDelta}, par), "ref");
+    EXPECT_EQ(fast_weight_impl({1, 1, 8, 513, Decay::kNone, Write::kDelta}, par), "ref");
+  });
+}
+
 // A ragged batch with one state per sequence.
 struct Batch {
   FastWeightShape shape;
@@ -320,11 +328,10 @@ TEST(FastWeight, StrongDecayKeepsTheDigitsOfItsGradient) {
           float dq, dk, dv, ds0;
           std::vector<float> dg(1, NAN), scratch(fast_weight_bwd_scratch(shape, offsets, {}, par), NAN);
           float* const to = &ds0;
-          fast_weight_bwd(shape,
-                          {{&one, 1, 1}, {&one, 1, 1}, {&one, 1, 1}, {&g, 1, 1}, {}, offsets, {&state, 1}},
-                          {}, {&zero, 1, 1}, {&state, 1},
-                          {{&dq, 1, 1}, {&dk, 1, 1}, {&dv, 1, 1}, {dg.data(), 1, 1}, {}, {&to, 1}}, scratch,
-                          par);
+          fast_weight_bwd(
+              shape, {{&one, 1, 1}, {&one, 1, 1}, {&one, 1, 1}, {&g, 1, 1}, {}, offsets, {&state, 1}}, {},
+              {&zero, 1, 1}, {&state, 1},
+              {{&dq, 1, 1}, {&dk, 1, 1}, {&dv, 1, 1}, {dg.data(), 1, 1}, {}, {&to, 1}}, scratch, par);
           const std::vector<double> want{std::exp(static_cast<double>(g))};
           EXPECT_TRUE(within(compare<float, double>(dg, want), kTolF32Grad))
               << name << " form " << int(form) << " decay " << int(decay) << " g " << g << ": " << dg[0];

@@ -553,8 +553,7 @@ TEST(Families, AllMisfitsOfAFileAreTold) {
   ASSERT_FALSE(read);
   for (const char* part :
        {"model.norm.weight: has shape [63]; expected [64]", "model.extra: is not a parameter",
-        "model.embed_tokens.weight: is missing; expected [32, 64]",
-        "model.layers.1.mlp.up_proj.weight: is missing"})
+        "model.embed_tokens.weight: is missing; expected [32, 64]", "and 17 more: is missing"})
     EXPECT_NE(read.error().what.find(part), std::string::npos) << part << " is not in: " << read.error().what;
   EXPECT_EQ(read.error().what.find("inv_freq"), std::string::npos);
 }

@@ -2,6 +2,8 @@
 // layers without an MLP. With several groups of heads the authors' code, fla's and Braid's norm each group by
 // itself. The PyTorch code of transformers does so since 5.23; up to 5.22.2 it norms the whole width, though
 // the kernels it uses for training on a GPU do not. A written config with groups names the version it needs.
+#include <fmt/format.h>
+
 #include "model/families/shared.h"
 
 namespace braid {
