@@ -39,7 +39,7 @@ check-tsan:
 	ctest --test-dir build-tsan --output-on-failure -L threads
 
 docs: all
-	$(BUILD)/braid --markdown > docs/cli.md
+	$(BUILD)/braid --markdown > docs/reference/cli.md
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

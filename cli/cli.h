@@ -28,7 +28,7 @@ enum ExitCode { kOk = 0, kFailed = 1, kWrongUse = 2 };
 struct Verb {
   const char *name, *summary;
   std::function<int()> (*define)(CLI::App& app);
-  std::string (*details)() = nullptr;  // more for docs/cli.md
+  std::string (*details)() = nullptr;  // more for docs/reference/cli.md
 };
 std::span<const Verb> all_verbs();
 

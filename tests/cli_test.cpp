@@ -180,12 +180,12 @@ TEST(Cli, ChatAnswersAndRemembers) {
 }
 
 TEST(Cli, TheReferenceInDocsIsCurrent) {
-  EXPECT_EQ(run_braid({"--markdown"}).out, slurp(BRAID_SOURCE "/docs/cli.md")) << "run: make docs";
+  EXPECT_EQ(run_braid({"--markdown"}).out, slurp(BRAID_SOURCE "/docs/reference/cli.md")) << "run: make docs";
 }
 
-// Every "$ braid tasks ..." of docs/tasks.md prints what stands below it.
+// Every "$ braid tasks ..." of docs/reference/tasks.md prints what stands below it.
 TEST(Cli, TheSamplesInDocsAreCurrent) {
-  std::istringstream lines(slurp(BRAID_SOURCE "/docs/tasks.md"));
+  std::istringstream lines(slurp(BRAID_SOURCE "/docs/reference/tasks.md"));
   const std::string indent = "    ", prompt = indent + "$ braid ";
   int commands = 0;
   std::string line;

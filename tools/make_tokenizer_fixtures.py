@@ -54,7 +54,7 @@ def broken():  # bytes that are not UTF-8
     return out
 
 
-CORPUS = [t for t in texts()] + [(ROOT / f).read_text() for f in ("README.md", "docs/design.md", "src/io/json.cpp")]
+CORPUS = [t for t in texts()] + [(ROOT / f).read_text() for f in ("README.md", "docs/explanation/design.md", "src/io/json.cpp")]
 
 
 def byte_level(pattern, size, normalizer=None, specials=("<|endoftext|>", "<|im_start|>"), prefix=False, **model):

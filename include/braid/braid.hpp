@@ -1,4 +1,4 @@
-// Loading, sessions, generation, conversations and states. docs/library.md has a tour.
+// Loading, sessions, generation, conversations and states. docs/howto/embed.md has a tour.
 #pragma once
 
 #include "base/cpu.h"

@@ -1,5 +1,5 @@
 // Every kernel, forward and backward, on matrices in the caller's memory. Each header starts with its
-// formula, shapes and layouts; docs/library.md says what they have in common.
+// formula, shapes and layouts; docs/howto/embed.md says what they have in common.
 #pragma once
 
 #include "base/cpu.h"

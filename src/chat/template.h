@@ -5,7 +5,7 @@
 //   auto text = chat->render({{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
 //                             {"add_generation_prompt", true}, {"enable_thinking", false}});
 //
-// A template is a program in the language of jinja2. docs/chat_templates.md says what of it is known here;
+// A template is a program in the language of jinja2. docs/reference/chat_templates.md says what of it is known here;
 // the rest is an error that names it and its line. Results are those of transformers' apply_chat_template.
 #pragma once
 

@@ -88,7 +88,7 @@ TEST(ChatTemplate, WithOtherWhiteSpaceRulesTheyAreNot) {  // mutants
   EXPECT_GT(differing_conversations(o, false), 20);
 }
 
-// Deviations, as docs/chat_templates.md lists them: cases where only the wording of an error or an integer
+// Deviations, as docs/reference/chat_templates.md lists them: cases where only the wording of an error or an integer
 // beyond 64 bits differs.
 int differing_snippets(const ChatTemplateOptions& options, bool tell) {
   const Result<Json> all = load_json(kData + "snippets.json");

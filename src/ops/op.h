@@ -170,6 +170,6 @@ class OpCall {
 };
 
 std::string op_help(const CallableOp& op);      // for people
-std::string op_markdown(const CallableOp& op);  // for docs/cli.md
+std::string op_markdown(const CallableOp& op);  // for docs/reference/cli.md
 
 }  // namespace braid

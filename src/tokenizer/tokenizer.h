@@ -6,7 +6,7 @@
 //   Result<std::string> text = tokenizer->decode(*ids);
 //
 // Ids and text are those of the `tokenizers` package (tokenizer.json, vocab.json with merges.txt), of
-// SentencePiece (tokenizer.model) or of llama2.c (its .bin); docs/tokenizers.md says what is supported. Text
+// SentencePiece (tokenizer.model) or of llama2.c (its .bin); docs/reference/tokenizers.md says what is supported. Text
 // that is not UTF-8 is read as Python's bytes.decode(errors="replace") does: each maximal invalid part is one
 // U+FFFD.
 //

@@ -1,5 +1,5 @@
 // What `braid train` can be told. What to train and on what is for the command line: a Trainer has its model
-// and source already. Each option is written once: the parser, --help, docs/cli.md and run.json
+// and source already. Each option is written once: the parser, --help, docs/reference/cli.md and run.json
 // come from visit().
 #pragma once
 

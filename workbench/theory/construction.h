@@ -1,5 +1,5 @@
 // Parity-conditioned retrieval solved by a model whose weights are written down, not learned: Gated DeltaNet
-// keeps the parity and labels every token, gated attention looks up. docs/theory.md explains it.
+// keeps the parity and labels every token, gated attention looks up. docs/explanation/theory.md explains it.
 //
 //   auto model = pcr_model({.address_bits = 5});
 //   model->save("pcr-model");                       // then: braid generate --model pcr-model --tokens ...

@@ -4,7 +4,7 @@
 // j >= i - i % chunk. Query head h reads kv head h / (heads / kv_heads). A query that sees nothing gives
 // o = 0, lse = -inf.
 // arXiv:1706.03762 eq. (1), computed in tiles as in arXiv:2205.14135; no T x T matrix is ever stored.
-// Symbols: docs/notation.md   Backward and tiling: docs/math/attention.md
+// Symbols: docs/reference/glossary.md   Backward and tiling: docs/explanation/math/attention.md
 #pragma once
 
 #include <cstdint>

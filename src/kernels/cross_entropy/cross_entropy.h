@@ -3,7 +3,7 @@
 //   dlogits = weight * (softmax(x) - onehot(target))
 // x, dlogits: [rows, V]; target, weight, loss, argmax: [rows]. The loss is not weighted; the gradient is, so
 // that masking and averaging are the caller's choice. Exact for logits of any size: the row maximum is
-// subtracted first. A NaN or +inf logit gives a NaN loss. Backward: docs/math/cross_entropy.md
+// subtracted first. A NaN or +inf logit gives a NaN loss. Backward: docs/explanation/math/cross_entropy.md
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 // i of the sum, and an empty sum is 0. b = 0 with kappa2 softmax is softmax attention; linear kappas with
 // a = b are DeltaNet (fast_weight). arXiv:2505.19488 (DeltaFormer).
 // A NaN or infinite u can reach the tokens up to a chunk before it, as in attention.
-// Symbols: docs/notation.md   Chunks, solve, rounding, backward: docs/math/delta_former.md
+// Symbols: docs/reference/glossary.md   Chunks, solve, rounding, backward: docs/explanation/math/delta_former.md
 #pragma once
 
 #include <cmath>

@@ -2,7 +2,7 @@
 //   g = -exp(A_log) softplus(a + dt_bias)          beta = beta_max sigmoid(b)
 // a, b, g, beta: [N, H]; A_log, dt_bias: [H]. softplus(x) = log(1 + exp(x)). beta_max is 1, or 2 where
 // I - beta k k^T may have negative eigenvalues. arXiv:2412.06464 section 3.4; g and beta are what fast_weight
-// takes. Symbols: docs/notation.md   Backward: docs/math/delta_gates.md
+// takes. Symbols: docs/reference/glossary.md   Backward: docs/explanation/math/delta_gates.md
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // The chunk form: C tokens at a time as matrix products, with one triangular inverse per chunk. For f32 the
 // flops are least with small chunks: 6 dk dv + 4 C (dk + dv) per token, against 7 dk dv of the recurrence.
 // Products of bf16 want larger ones: rounding the state to bf16 and units with large tiles cost by the chunk.
-// Derivation: docs/math/fast_weight.md. Included once per target.
+// Derivation: docs/explanation/math/fast_weight.md. Included once per target.
 //
 // Inside a chunk with start state S and decays A_i = alpha_1 .. alpha_i (numbers, or one per key channel):
 //   Qg_i = A_i scale q_i     Kg_i = A_i k_i     Kd_i = (A_C / A_i) k_i                       [C, dk]

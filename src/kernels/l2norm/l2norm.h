@@ -1,7 +1,7 @@
 // l2norm - rows, or heads of rows, scaled to length one (queries and keys of delta-rule mixers).
 //   y = x * rstd          rstd = 1 / sqrt(sum(x^2) + eps)
 // x, y: [rows, groups * width]; each row is `groups` independent groups (heads). eps stands inside the root.
-// Backward: docs/math/l2norm.md
+// Backward: docs/explanation/math/l2norm.md
 #pragma once
 
 #include "base/parallel.h"

@@ -4,7 +4,7 @@
 //   nn:  C[M,N] = A[M,K] B[K,N]       dX = dY W
 //   tn:  C[M,N] = A[K,M]^T B[K,N]     dW += dY^T X
 // f32: our own blocked product, because one number of C is then summed in the same order however the rest is
-// cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/design.md has the
+// cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/explanation/design.md has the
 // figures); oneDNN stays in the table for comparison. nt with a few rows (decoding): dot products that read W
 // once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, to our own
 // with dot products of pairs where those are fast (AMD since Zen 4), otherwise they are widened to f32 tile

@@ -7,7 +7,7 @@
 //   KDA forget:      f = low + (1 - low) sigmoid(x),  g = log f,  k = 1 - f       HGRN2, arXiv:2404.07904
 //   l1norm:      y = x / max(sum |x|, eps)          head by head, as PyTorch's normalize(p=1)
 // Matrices are [rows, cols], strided; a row is `heads` groups of equal width.
-// Symbols: docs/notation.md   Backward: docs/math/pointwise.md
+// Symbols: docs/reference/glossary.md   Backward: docs/explanation/math/pointwise.md
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 // have a weight each, w: [groups * width] (Mamba2).
 // offset is 0 (plain) or 1 (zero-centred weights, Qwen3-Next). f is silu or the sigmoid. After the norm with
 // silu: Gated DeltaNet; with the sigmoid: Kimi Delta Attention; before it with silu: Mamba2. Symbols:
-// docs/notation.md   Backward: docs/math/rmsnorm.md
+// docs/reference/glossary.md   Backward: docs/explanation/math/rmsnorm.md
 #pragma once
 
 #include <cstdint>

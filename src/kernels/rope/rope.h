@@ -3,7 +3,7 @@
 //   y[i + h]   = x[i + h] cos(p w_i) + x[i] sin(p w_i)        w_i = theta^(-2 i / rot)
 // x, y: [rows, heads * dh], strided; p = positions[row]. Of each head the first rot <= dh numbers are
 // rotated, the rest passes through. arXiv:2104.09864, which pairs neighbours (2i, 2i+1) instead. Backward:
-// docs/math/rope.md
+// docs/explanation/math/rope.md
 #pragma once
 
 #include <array>

@@ -5,7 +5,7 @@
 // arXiv:2312.00752 algorithm 2 with its simplified discretisation of B, as in the authors' code; its N is our
 // S, its D our skip. A is given itself, negative, not as a logarithm; dt after its softplus.
 // Any cut of a sequence into pieces that hand on h gives the same bits as the whole.
-// Symbols: docs/notation.md   Backward and chunks: docs/math/selective_scan.md
+// Symbols: docs/reference/glossary.md   Backward and chunks: docs/explanation/math/selective_scan.md
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // inside the root: queries and keys of delta-rule mixers, where the values follow in the same row. Inputs
 // before a sequence come from its state, the last W - 1 of them, oldest first; without one they are zero. The
 // layout of w is that of PyTorch's conv1d with groups = channels; there is no bias. Any cut of a sequence
-// into pieces that hand on the state gives the same bits as the whole. Symbols: docs/notation.md   Backward
-// and blocking: docs/math/short_conv.md
+// into pieces that hand on the state gives the same bits as the whole. Symbols: docs/reference/glossary.md   Backward
+// and blocking: docs/explanation/math/short_conv.md
 #pragma once
 
 #include <cstdint>

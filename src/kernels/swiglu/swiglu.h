@@ -3,7 +3,7 @@
 //   y = sigmoid(g) * u       sigmoid(g) = 1 / (1 + exp(-g))
 // g, u, y: [rows, cols], strided, so that g and u may be the two halves of one projection's output.
 // arXiv:2002.05202 eq. (5), with the bias-free projections done outside; sigmoid: the output gate of
-// arXiv:2505.06708. Backward: docs/math/swiglu.md
+// arXiv:2505.06708. Backward: docs/explanation/math/swiglu.md
 #pragma once
 
 #include "base/parallel.h"

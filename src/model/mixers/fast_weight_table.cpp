@@ -1,4 +1,4 @@
-// The mixers that are one recurrence (docs/math/fast_weight.md) with other defaults, one row each.
+// The mixers that are one recurrence (docs/explanation/math/fast_weight.md) with other defaults, one row each.
 #include "model/mixers/fast_weight.h"
 
 namespace braid {
