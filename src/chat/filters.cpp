@@ -13,8 +13,6 @@
 namespace braid::chat {
 namespace {
 
-[[noreturn]] void fail(std::string what) { throw Failure{std::move(what)}; }
-
 void no_arguments(const char* name, const Arguments& a) { Parameters(name, a, {}); }
 
 const std::string& wanted_text(const char* filter, const Value& v) {

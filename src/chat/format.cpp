@@ -12,8 +12,6 @@ namespace {
 
 constexpr int kMaxWidth = 100'000;
 
-[[noreturn]] void fail(std::string what) { throw Failure{std::move(what)}; }
-
 struct Spec {
   std::string fill = " ";
   char align = 0;  // < > ^ =

@@ -11,8 +11,6 @@
 namespace braid::chat {
 namespace {
 
-[[noreturn]] void fail(std::string what) { throw Failure{std::move(what)}; }
-
 // ---- global functions
 
 Value raise_exception(Renderer& r, const Value&, const Arguments& a) {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kMaxDepth = 1000;  // of evaluation, macros that call macros included
 
-[[noreturn]] void fail(std::string what) { throw Failure{std::move(what)}; }
-
 [[noreturn]] void fail_undefined(const Value& v) { fail(v.as<UndefinedInfo>().message); }
 
 bool is_dunder(std::string_view name) { return name.starts_with("__") && name.ends_with("__"); }

@@ -16,8 +16,9 @@ namespace braid::chat {
 // What stops parsing or rendering. Thrown inside this room only; ChatTemplate turns it into an Error.
 struct Failure {
   std::string what;
-  int line = 0;  // 0: where the renderer stands
+  int line = 0;  // 0: the renderer's position
 };
+[[noreturn]] inline void fail(std::string what) { throw Failure{std::move(what)}; }
 
 // A template and the messages come from strangers: what one rendering may use.
 struct Budget {

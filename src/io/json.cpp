@@ -10,6 +10,9 @@
 
 #include "io/file.h"
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+template class nlohmann::detail::serializer<nlohmann::ordered_json>;
+
 namespace braid {
 namespace {
 
@@ -213,6 +216,11 @@ std::string in_quotes(std::string_view name) {
   const std::string text =
       json(name.substr(0, kLongest)).dump(-1, ' ', false, json::error_handler_t::replace);
   return name.size() > kLongest ? text + "..." : text;
+}
+
+std::string json_excerpt(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
 }  // namespace braid

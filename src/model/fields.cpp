@@ -11,23 +11,18 @@ namespace {
 
 constexpr Range kDropoutRange{0, 0.99};
 
-std::string text(const Json& j) {
-  const std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return s.size() > 60 ? s.substr(0, 57) + "..." : s;
-}
-
 }  // namespace
 
 FieldReader::FieldReader(const Json& object, std::string where, std::vector<Problem>& problems)
     : object_(object), where_(std::move(where)), problems_(problems) {
-  if (!object_.is_object()) problem("", "is " + text(object_), "give an object { ... }");
+  if (!object_.is_object()) problem("", "is " + json_excerpt(object_), "give an object { ... }");
 }
 
 void FieldReader::operator()(const char* name, int64_t& value, Range range, const char* /*help*/) {
   const Json* j = find(name);
   if (!j) return;
   if (!j->is_number_integer() || (j->is_number_unsigned() && j->get<uint64_t>() > INT64_MAX))
-    return problem(name, "is " + text(*j), "give a whole number");
+    return problem(name, "is " + json_excerpt(*j), "give a whole number");
   const int64_t x = j->get<int64_t>();
   if (in_range(name, static_cast<double>(x), range, "whole number")) value = x;
 }
@@ -35,7 +30,7 @@ void FieldReader::operator()(const char* name, int64_t& value, Range range, cons
 void FieldReader::operator()(const char* name, double& value, Range range, const char* /*help*/) {
   const Json* j = find(name);
   if (!j) return;
-  if (!j->is_number()) return problem(name, "is " + text(*j), "give a number");
+  if (!j->is_number()) return problem(name, "is " + json_excerpt(*j), "give a number");
   const double x = j->get<double>();
   if (in_range(name, x, range, "number")) value = x;
 }
@@ -43,7 +38,7 @@ void FieldReader::operator()(const char* name, double& value, Range range, const
 void FieldReader::operator()(const char* name, bool& value, const char* /*help*/) {
   const Json* j = find(name);
   if (!j) return;
-  if (!j->is_boolean()) return problem(name, "is " + text(*j), "give true or false");
+  if (!j->is_boolean()) return problem(name, "is " + json_excerpt(*j), "give true or false");
   value = j->get<bool>();
 }
 
@@ -55,7 +50,7 @@ int FieldReader::chosen(const char* name, const std::vector<std::string>& words)
   const Json* j = find(name);
   if (!j) return -1;
   if (!j->is_string()) {
-    problem(name, "is " + text(*j), "give a string");
+    problem(name, "is " + json_excerpt(*j), "give a string");
     return -1;
   }
   const std::string s = j->get<std::string>();

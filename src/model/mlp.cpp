@@ -108,11 +108,11 @@ class Moe : public Mlp {
 
 // ---- The table
 
-struct Kind {
+struct MlpKind {
   std::string_view name, summary;
   MlpConfig::Settings defaults;
 };
-const Kind kKinds[] = {
+const MlpKind kMlpKinds[] = {
     {"swiglu", "W_down (silu(W_gate x) * W_up x)", SwigluConfig()},
     {"gelu", "W_down gelu(W_up x)", GeluConfig()},
     {"moe", "mixture of SwiGLU experts, with one that sees every token", MoeConfig()},
@@ -161,14 +161,15 @@ std::optional<MlpConfig> parse_mlp(const Json& settings, const std::string& wher
                                    std::vector<Problem>& problems) {
   std::vector<std::string> names;
   std::string all;
-  for (const Kind& k : kKinds) names.emplace_back(k.name), all += (all.empty() ? "" : ", ") + names.back();
+  for (const MlpKind& k : kMlpKinds)
+    names.emplace_back(k.name), all += (all.empty() ? "" : ", ") + names.back();
   if (!settings.is_object() || !settings.contains("type") || !settings["type"].is_string()) {
     problems.push_back({where, "has no type", "known: " + all});
     return {};
   }
   const std::string type = settings["type"];
-  const Kind* const kind = std::ranges::find(kKinds, type, &Kind::name);
-  if (kind == std::end(kKinds)) {
+  const MlpKind* const kind = std::ranges::find(kMlpKinds, type, &MlpKind::name);
+  if (kind == std::end(kMlpKinds)) {
     problems.push_back({where + ".type", "is '" + type + "'", suggest(type, names)});
     return {};
   }
@@ -183,8 +184,8 @@ MlpConfig::MlpConfig(Settings settings, const Json* written)
     : settings_(std::move(settings)), written_(written ? std::make_shared<const Json>(*written) : nullptr) {}
 
 std::string_view MlpConfig::type() const {
-  const auto same = [this](const Kind& k) { return k.defaults.index() == settings_.index(); };
-  return std::ranges::find_if(kKinds, same)->name;
+  const auto same = [this](const MlpKind& k) { return k.defaults.index() == settings_.index(); };
+  return std::ranges::find_if(kMlpKinds, same)->name;
 }
 
 Json MlpConfig::complete() const {
@@ -203,7 +204,7 @@ std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model,
 
 std::vector<MlpDoc> all_mlps() {
   std::vector<MlpDoc> all;
-  for (const Kind& k : kKinds)
+  for (const MlpKind& k : kMlpKinds)
     std::visit([&](const auto& c) { all.push_back({k.name, k.summary, list_fields(c)}); }, k.defaults);
   return all;
 }

@@ -6,7 +6,7 @@
 namespace braid {
 namespace {
 
-constexpr const char* kPaper = "DeltaFormer: attention with a delta rule";
+constexpr const char* kDeltaFormerPaper = "DeltaFormer: attention with a delta rule";
 
 TrainOptions swaps(Effort e) {
   TrainOptions o;
@@ -162,7 +162,7 @@ std::span<const Experiment> deltaformer_experiments() {
   static const Experiment all[] = {
       {.name = "deltaformer-kernels",
        .title = "Which kernel tracks swaps",
-       .paper = kPaper,
+       .paper = kDeltaFormerPaper,
        .shows = "Five objects are swapped; at each step the model says which object is in the first place. "
                 "One layer of DeltaFormer with each "
                 "kernel of writing, against Transformers of one to four layers.",
@@ -173,7 +173,7 @@ std::span<const Experiment> deltaformer_experiments() {
        .length_metric = "accuracy, swaps"},
       {.name = "deltaformer-curriculum",
        .title = "Long swap sequences need a curriculum",
-       .paper = kPaper,
+       .paper = kDeltaFormerPaper,
        .shows = "The rounding kernel trained on long sequences from the start, or on short ones that double "
                 "in length whenever 99 % are right.",
        .measure = {},
@@ -182,14 +182,14 @@ std::span<const Experiment> deltaformer_experiments() {
        .length_metric = "accuracy, swaps"},
       {.name = "deltaformer-reach",
        .title = "Reachability in two trees",
-       .paper = kPaper,
+       .paper = kDeltaFormerPaper,
        .shows = "32 nodes in two trees, each given with its parent: which are in the first node's tree? One "
                 "layer of DeltaFormer follows a chain of any length.",
        .measure = {},
        .trials = reach},
       {.name = "deltaformer-stress",
        .title = "More objects than dimensions",
-       .paper = kPaper,
+       .paper = kDeltaFormerPaper,
        .shows =
            "128 to 512 objects at keys of 128 dimensions are swapped again and again; which is at the "
            "first place, where it is no longer the first one? Keys and values are fixed, the read-out is "

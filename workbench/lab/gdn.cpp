@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-constexpr const char* kPaper = "Gated Delta Networks (Yang, Kautz, Hatamizadeh)";
+constexpr const char* kGdnPaper = "Gated Delta Networks (Yang, Kautz, Hatamizadeh)";
 constexpr const char* kLoss = "loss";
 
 constexpr PaperText kText{.size = "400M", .length = 4096, .batch = 128, .steps = 28610};
@@ -147,7 +147,7 @@ std::span<const Experiment> gdn_experiments() {
   static const Experiment all[] = {
       {.name = "gdn-ablation",
        .title = "What the parts of Gated DeltaNet are worth",
-       .paper = kPaper,
+       .paper = kGdnPaper,
        .shows = "Gated DeltaNet without its decay, convolution, gate or norm, with other feature maps and "
                 "head widths, on text. The paper's column is the logarithm of its perplexity per word piece "
                 "at 400M parameters: the order of rows and their distances are what can be compared.",
@@ -156,14 +156,14 @@ std::span<const Experiment> gdn_experiments() {
        .figures = ablation_figures},
       {.name = "gdn-order",
        .title = "In which order the layers of H2 stand",
-       .paper = kPaper,
+       .paper = kGdnPaper,
        .shows = "Mamba2, Gated DeltaNet and windowed attention in four orders, and H1. The paper has average "
                 "accuracies within 1.2 % of each other, Mamba2 first and the window last being the best.",
        .measure = {Measure::Kind::kLoss, "", "held-out nats per byte"},
        .trials = order},
       {.name = "gdn-length",
        .title = "Loss far beyond the training length",
-       .paper = kPaper,
+       .paper = kGdnPaper,
        .shows = "Trained on short pieces of text, tested on long ones. In the paper DeltaNet and, less so, "
                 "Mamba2 get worse with the position, Gated DeltaNet does not, hybrids stay lowest.",
        .measure = {Measure::Kind::kLoss, "", "held-out nats per byte, all positions"},

@@ -148,7 +148,7 @@ std::vector<Trial> mixings(Effort e) {
   return out;
 }
 
-constexpr const char* kPaper = "Hybrid quadratic-linear transformers (HQLT)";
+constexpr const char* kHqltPaper = "Hybrid quadratic-linear transformers (HQLT)";
 
 }  // namespace
 
@@ -156,7 +156,7 @@ std::span<const Experiment> hqlt_experiments() {
   static const Experiment all[] = {
       {.name = "hqlt-table3",
        .title = "Parity and modular arithmetic: seven models",
-       .paper = kPaper,
+       .paper = kHqltPaper,
        .shows = "Trained on sequences of up to 40 tokens, tested on 40 to 256. Keeping the state of a "
                 "counter needs a delta rule that "
                 "sees every token (DeltaNet, Synchronous); models that give the fast weights late or "
@@ -168,14 +168,14 @@ std::span<const Experiment> hqlt_experiments() {
        .length_metric = "accuracy, "},
       {.name = "hqlt-window",
        .title = "How long the attention window must be",
-       .paper = kPaper,
+       .paper = kHqltPaper,
        .shows = "Recall of 16 key-value pairs in 128 tokens with windows of 4 to 128 tokens, for the three "
                 "ways to combine both memories.",
        .measure = {},
        .trials = windows<recall>},
       {.name = "hqlt-window-text",
        .title = "How long the attention window must be, on text",
-       .paper = kPaper,
+       .paper = kHqltPaper,
        .shows =
            "Windows of 4 to 128 bytes of text, for the three ways to combine both memories. In the paper "
            "longer windows hardly change perplexity (26.3 to 27.0), because the fast weights see all.",
@@ -183,14 +183,14 @@ std::span<const Experiment> hqlt_experiments() {
        .trials = windows<text>},
       {.name = "hqlt-mixing",
        .title = "How the two memories are mixed",
-       .paper = kPaper,
+       .paper = kHqltPaper,
        .shows =
            "Recall of 16 key-value pairs in 128 tokens: a plain sum, one gate per head, or one per channel.",
        .measure = {},
        .trials = mixings<recall>},
       {.name = "hqlt-mixing-text",
        .title = "How the two memories are mixed, on text",
-       .paper = kPaper,
+       .paper = kHqltPaper,
        .shows =
            "A plain sum, one gate per head, or one per channel, on text. In the paper a sum costs 1.4 of "
            "perplexity against a gate.",

@@ -153,7 +153,7 @@ std::vector<Expectation> state_recall_expected(Effort e) {
 // Begins with 10 bits and 4 pairs. The delta rule has 32 numbers of memory in a layer: enough for a parity,
 // not for a table. With 4 heads of 4 x 4 it alone is right in 80 % of 64 pairs, with 2 of 4 x 2 the parity is
 // sometimes not learned.
-std::vector<Trial> pcr(Effort e) {
+std::vector<Trial> pcr_learn(Effort e) {
   struct Column {
     std::string name;
     int address_bits;
@@ -231,7 +231,7 @@ std::span<const Experiment> recall_experiments() {
                 "needs a state, the table needs recall. All models have the same number of parameters; the "
                 "delta rule's memory is too small for the table.",
        .measure = {Measure::Kind::kShare, "sequences", "answer right, and the scratchpad before it, %"},
-       .trials = pcr,
+       .trials = pcr_learn,
        .expected = pcr_expected,
        .length_metric = "sequences, "}};
   return all;

@@ -206,7 +206,7 @@ void add_pictures(Page& page) {
   }
 }
 
-void add_words(Page& page) {
+void add_theorem_words(Page& page) {
   page.heading("The construction in words");
   page.paragraph(
       "DeltaFormer writes u_t = v_t - sum over earlier i of kappa(k_i, k_t) u_i into its cache, and reads "
@@ -402,7 +402,7 @@ Status add_widths(Stages& stages, Findings& out) {
 
 Result<Findings> deltaformer_theorem1(Stages& stages) {
   Findings out;
-  add_words(out.page);
+  add_theorem_words(out.page);
   add_pictures(out.page);
   for (const auto add : {add_million, add_first_errors, add_widths})
     if (Status s = add(stages, out); !s) return s.error();

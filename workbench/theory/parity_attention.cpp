@@ -56,10 +56,10 @@ int parity(const std::vector<int>& bits) {
   return p;
 }
 
-constexpr float kBig = 100;
+constexpr float kVanishing = 100;  // exp(-100) is 0 next to 1
 
 // Places in the residual stream. Facts that the head tests stand before a constant one each.
-struct Fields {
+struct ParityFields {
   size_t places, steps, block;
   size_t is_x = 0, place = 1, val = place + places, want = val + 1, step = want + block * places,
          par = step + 2 * steps, got = par + 2, one = got + 2 * block, width = one + 1;
@@ -104,7 +104,7 @@ int ParityScratch::parity_of(int32_t token) const {
 std::unique_ptr<Model> parity_model(const ParityScratch& c) {
   check(c.block > 0 && c.bits % c.block == 0, "parity_model: the blocks must fill the input");
   const auto h = static_cast<size_t>(c.block);
-  const Fields f{.places = bits_for(c.bits), .steps = bits_for(c.steps() + 1), .block = h};
+  const ParityFields f{.places = bits_for(c.bits), .steps = bits_for(c.steps() + 1), .block = h};
   const size_t dk = 2 * (f.places + 1);
   const Json config{
       {"model_type", "braid"},
@@ -157,8 +157,8 @@ std::unique_ptr<Model> parity_model(const ParityScratch& c) {
   for (size_t j = 0; j < h; ++j) {
     const auto pair = [&](size_t i, size_t key, size_t wanted) {
       const size_t row = j * dk + 2 * i;
-      k.row(row)[key] = k.row(row + 1)[f.one] = kBig;
-      q.row(row)[wanted] = kBig, q.row(row + 1)[f.one] = -kBig;
+      k.row(row)[key] = k.row(row + 1)[f.one] = kVanishing;
+      q.row(row)[wanted] = kVanishing, q.row(row + 1)[f.one] = -kVanishing;
     };
     pair(0, f.is_x, f.one);
     for (size_t i = 0; i < f.places; ++i) pair(1 + i, f.place + i, f.want + j * f.places + i);
@@ -171,16 +171,18 @@ std::unique_ptr<Model> parity_model(const ParityScratch& c) {
     float* w = head.row(t);
     const auto id = static_cast<int64_t>(t);
     if (id <= 2 * c.bits) {
-      w[f.one] = -kBig;
+      w[f.one] = -kVanishing;
       continue;
     }
     const int64_t step = c.step_of(static_cast<int32_t>(t)),
                   y = (id - 1 - 2 * c.bits) & ((int64_t{2} << c.block) - 1);
-    const auto test = [&](size_t field, float sign) { w[field] = kBig * sign, w[field + 1] = -kBig; };
+    const auto test = [&](size_t field, float sign) {
+      w[field] = kVanishing * sign, w[field + 1] = -kVanishing;
+    };
     for (size_t i = 0; i < f.steps; ++i) test(f.step + 2 * i, sign_of(step, i));
     test(f.par, sign_of(y, h));
     for (size_t j = 0; j < h; ++j) test(f.got + 2 * j, sign_of(y, j));
-    w[f.one] = kBig;
+    w[f.one] = kVanishing;
   }
   return model;
 }

@@ -10,11 +10,6 @@
 namespace braid {
 namespace {
 
-std::string text(const Json& j) {
-  const std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return s.size() > 60 ? s.substr(0, 57) + "..." : s;
-}
-
 std::string listed(const std::vector<std::string>& words) {
   std::string all;
   for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
@@ -26,7 +21,7 @@ std::string listed(const std::vector<std::string>& words) {
 HfConfig::HfConfig(const Json& object, std::string where, std::vector<Problem>& problems,
                    std::vector<std::string>* ignored)
     : object_(object), where_(std::move(where)), problems_(problems), ignored_(ignored) {
-  if (!object_.is_object()) problem("", "is " + text(object_), "give an object { ... }");
+  if (!object_.is_object()) problem("", "is " + json_excerpt(object_), "give an object { ... }");
   find("model_type"), find("architectures");
   // Of every family: names, versions, tokens, training, sampling and how Python computes.
   no_effect({"transformers_version",
@@ -87,7 +82,7 @@ HfConfig::HfConfig(const Json& object, std::string where, std::vector<Problem>& 
     if (given(key)) {
       const Json& q = object_[key];
       const bool named = q.is_object() && q.contains("quant_method");
-      problem(key, "says the numbers are quantised: " + text(named ? q["quant_method"] : q),
+      problem(key, "says the numbers are quantised: " + json_excerpt(named ? q["quant_method"] : q),
               "take the same model in BF16, F16 or F32");
     }
 }
@@ -111,7 +106,7 @@ int64_t HfConfig::whole(const char* name, int64_t otherwise) {
   const Json& j = object_[name];
   constexpr double kLargest = 2147483648.0;
   if (j.is_number_integer() && std::fabs(j.get<double>()) <= kLargest) return j.get<int64_t>();
-  problem(name, "is " + text(j), "expected a whole number up to 2^31");
+  problem(name, "is " + json_excerpt(j), "expected a whole number up to 2^31");
   return otherwise;
 }
 
@@ -133,27 +128,27 @@ int64_t HfConfig::layers(const char* name, int64_t otherwise) {
 double HfConfig::number(const char* name, double otherwise) {
   if (!given(name)) return otherwise;
   if (object_[name].is_number()) return object_[name].get<double>();
-  problem(name, "is " + text(object_[name]), "expected a number");
+  problem(name, "is " + json_excerpt(object_[name]), "expected a number");
   return otherwise;
 }
 
 bool HfConfig::flag(const char* name, bool otherwise) {
   if (!given(name)) return otherwise;
   if (object_[name].is_boolean()) return object_[name].get<bool>();
-  problem(name, "is " + text(object_[name]), "expected true or false");
+  problem(name, "is " + json_excerpt(object_[name]), "expected true or false");
   return otherwise;
 }
 
 std::string HfConfig::word(const char* name, const std::string& otherwise) {
   if (!given(name)) return otherwise;
   if (object_[name].is_string()) return object_[name].get<std::string>();
-  problem(name, "is " + text(object_[name]), "expected a string");
+  problem(name, "is " + json_excerpt(object_[name]), "expected a string");
   return otherwise;
 }
 
 void HfConfig::must_be(const char* name, const Json& wanted, const char* why) {
   if (given(name) && object_[name] != wanted)
-    problem(name, "is " + text(object_[name]), fmt::format("only {}: {}", text(wanted), why));
+    problem(name, "is " + json_excerpt(object_[name]), fmt::format("only {}: {}", json_excerpt(wanted), why));
 }
 
 void HfConfig::one_of(const char* name, const std::vector<std::string>& wanted, const char* why) {
@@ -189,7 +184,7 @@ HfConfig::Rope HfConfig::rope_of(const char* layer_type, double theta_otherwise,
 HfConfig::Rope HfConfig::read_rope(const Json* dict, const std::string& where, double partial, double theta) {
   Rope r{theta, partial};
   if (dict && !dict->is_object()) {
-    problem(where, "is " + text(*dict), "expected an object");
+    problem(where, "is " + json_excerpt(*dict), "expected an object");
     dict = nullptr;
   }
   const auto value = [&](const char* name, double& to) {
@@ -201,7 +196,7 @@ HfConfig::Rope HfConfig::read_rope(const Json* dict, const std::string& where, d
     else if (j->is_number())
       to = j->get<double>();
     else
-      problem(name, "is " + text(*j), "expected a number or null");
+      problem(name, "is " + json_excerpt(*j), "expected a number or null");
   };
   value("rope_theta", r.theta);
   value("partial_rotary_factor", r.partial);
@@ -224,12 +219,12 @@ void HfConfig::read_scaling(const Json& dict, const std::string& where, Rope& ro
   const auto number = [&](const char* name, double otherwise, bool required) {
     const Json* j = get(name);
     if (j && j->is_number()) return j->get<double>();
-    if (j || required) trouble(name, j ? "is " + text(*j) : "is missing", "expected a number");
+    if (j || required) trouble(name, j ? "is " + json_excerpt(*j) : "is missing", "expected a number");
     return otherwise;
   };
   std::string type = "default";
   for (const char* name : {"type", "rope_type"})
-    if (const Json* j = get(name)) type = j->is_string() ? j->get<std::string>() : text(*j);
+    if (const Json* j = get(name)) type = j->is_string() ? j->get<std::string>() : json_excerpt(*j);
   Json& to = rope.scaling;
   const auto length = [&] {  // of the first training
     const Json* here = get("original_max_position_embeddings");
@@ -238,7 +233,7 @@ void HfConfig::read_scaling(const Json& dict, const std::string& where, Rope& ro
     else if (!here && given("max_position_embeddings"))
       here = &object_["max_position_embeddings"];
     if (here && here->is_number_integer() && *here > 0) return here->get<int64_t>();
-    trouble("original_max_position_embeddings", here ? "is " + text(*here) : "is missing",
+    trouble("original_max_position_embeddings", here ? "is " + json_excerpt(*here) : "is missing",
             "expected the length of the first training");
     return int64_t{1};
   };
@@ -265,7 +260,7 @@ void HfConfig::read_scaling(const Json& dict, const std::string& where, Rope& ro
                      one != 0 && all != 0 ? log_of(factor, one) / log_of(factor, all) : log_of(factor, 1),
                  fast = number("beta_fast", 0, false), slow = number("beta_slow", 0, false);
     if (const Json* j = get("truncate"); j && *j != true)
-      trouble("truncate", "is " + text(*j), "only true: the bounds are whole numbers");
+      trouble("truncate", "is " + json_excerpt(*j), "only true: the bounds are whole numbers");
     to = {{"rope_scaling", type},
           {"rope_factor", factor},
           {"rope_original", original},
@@ -281,10 +276,10 @@ void HfConfig::read_scaling(const Json& dict, const std::string& where, Rope& ro
     return;  // the rest belongs to it
   }
   if (to.contains("rope_factor") && !(to["rope_factor"] > 0))
-    trouble("factor", "is " + text(to["rope_factor"]), "expected a number above 0");
+    trouble("factor", "is " + json_excerpt(to["rope_factor"]), "expected a number above 0");
   for (const auto& [name, v] : dict.items())
     if (std::find(known.begin(), known.end(), name) == known.end() && !v.is_null())
-      trouble(name, "is " + text(v), "rope_type " + type + " has no such setting");
+      trouble(name, "is " + json_excerpt(v), "rope_type " + type + " has no such setting");
 }
 
 std::vector<std::string> HfConfig::layer_types(int64_t layers, const std::vector<std::string>& known,
@@ -292,14 +287,15 @@ std::vector<std::string> HfConfig::layer_types(int64_t layers, const std::vector
   if (!given("layer_types")) return otherwise;
   const Json& j = object_["layer_types"];
   if (!j.is_array() || static_cast<int64_t>(j.size()) != layers) {
-    problem("layer_types", "is " + text(j), fmt::format("expected a list of {} names", layers));
+    problem("layer_types", "is " + json_excerpt(j), fmt::format("expected a list of {} names", layers));
     return otherwise;
   }
   std::vector<std::string> types;
   for (const Json& t : j) {
-    types.push_back(t.is_string() ? t.get<std::string>() : text(t));
+    types.push_back(t.is_string() ? t.get<std::string>() : json_excerpt(t));
     if (std::find(known.begin(), known.end(), types.back()) != known.end()) continue;
-    problem(fmt::format("layer_types[{}]", types.size() - 1), "is " + text(t), suggest(types.back(), known));
+    problem(fmt::format("layer_types[{}]", types.size() - 1), "is " + json_excerpt(t),
+            suggest(types.back(), known));
     types.back() = known.front();
   }
   return types;
@@ -318,7 +314,7 @@ void HfConfig::finish() {
     if (in(known_, key)) continue;
     const bool says_nothing = value.is_null() || (value.is_structured() && value.empty()) || value == "";
     if (!in(no_effect_, key) && !key.starts_with('_') && !says_nothing)
-      problem(key, "is " + text(value) + ", which Braid does not know",
+      problem(key, "is " + json_excerpt(value) + ", which Braid does not know",
               "take it out of config.json if the model's numbers do not depend on it");
     else if (ignored_)
       ignored_->push_back(where_.empty() ? key : where_ + "." + key);
