@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "cli/cli.h"
 #include "bench/measure.h"
+#include "model/config_json.h"
 #include "tasks/make_source.h"
 #include "train/setup.h"
 #include "model/presets.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/cli.h"
+#include "model/config_json.h"
 #include "model/mixers/registry.h"
 #include "model/model.h"
 #include "model/presets.h"
@@ -37,7 +38,7 @@ PerLayer per_layer(const MixerEntry& m) {
   const std::vector<FieldDoc> fields = m.fields();
   if (std::ranges::find(fields, "heads", &FieldDoc::name) != fields.end()) settings["heads"] = 8;
   std::vector<Problem> problems;
-  const std::optional<MixerSpec> spec = m.parse(settings, m.name, c, problems);
+  const std::optional<MixerSpec> spec = parse_mixer(m, settings, m.name, c, problems);
   check(spec.has_value(), "archs: a mixer refuses 8 heads");
   ParamSet params;
   std::vector<Init> inits;

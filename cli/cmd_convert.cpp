@@ -25,7 +25,8 @@ struct Options {
     v("--random", random,
       "instead of --model: a model with random weights and the shape of a released one, for timings");
     v("--threads", threads, "--random: threads; 0 = all cores", kThreads);
-    v("--shard-size", shard_size, "hf: cut the weights into files of at most so many MB; 0 = one file");
+    v("--shard-size", shard_size, "hf: cut the weights into files of at most so many MB; 0 = one file",
+      Bounds<double>{0, 1e9});
     v("--force", force, "replace the files that an earlier convert wrote in --out; all others there stay");
     v("--check", check, "read and compare names, shapes and settings, write nothing");
     v("--quiet", quiet, "no progress");
@@ -75,7 +76,6 @@ int run_random(const Options& o, std::optional<WeightFormat> format) {
     return wrong_use({"convert: --random takes --out, --shard-size, --force, --check and --threads",
                       "convert the folder that it writes"});
   if (o.out.empty() != o.check) return wrong_use({"convert: give one of --out and --check"});
-  if (o.shard_size < 0) return wrong_use({"convert: --shard-size is below 0", "leave it out"});
   Result<ThreadPool> started = start_threads(o.threads);
   if (!started) return fail(started.error());
   ThreadPool& pool = *started;
@@ -113,8 +113,8 @@ int run(const Options& o) {
     return wrong_use({"convert: --quant is for --to braid", "no family stores numbers in this way"});
   if (!to_hf && !o.family.empty())
     return wrong_use({"convert: --family is for --to hf", "a family's config.json says what it is"});
-  if (o.shard_size < 0 || (o.shard_size > 0 && !to_hf))
-    return wrong_use({"convert: --shard-size is for --to hf, and above 0", "leave it out"});
+  if (o.shard_size > 0 && !to_hf)
+    return wrong_use({"convert: --shard-size is for --to hf", "leave it out"});
   c.shard_bytes = static_cast<uint64_t>(1e6 * o.shard_size);
 
   if (llama2c) return perform(o, c, convert_llama2c);

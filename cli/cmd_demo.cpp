@@ -12,6 +12,7 @@
 #include "report/page.h"
 #include "tasks/make_source.h"
 #include "train/run_folder.h"
+#include "train/run_record.h"
 
 namespace braid {
 namespace {
@@ -127,8 +128,6 @@ bool is_unmarked_demo(const std::string& dir) {
 }
 
 int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_asked, bool json) {
-  if (steps < 1) return wrong_use({"demo: --steps must be at least 1"});
-  if (seed < 0) return wrong_use({"demo: --seed must not be negative"});
   if (Status s = claim_folder("--run", dir, FolderKind::kDemo, is_unmarked_demo(dir)); !s)
     return fail(s.error());
   Result<ThreadPool> started = start_threads(threads_asked);
@@ -147,9 +146,10 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
     flush_output();
     const Result<TrainSummary> r =
         run_training(t.options, **source, this_program(), pool,
-                     {.quiet = json, .start_over = true, .on_metrics = [&](const Json& line) {
-                        if (line.contains("metrics"))
-                          t.curve.emplace_back(line["step"].get<double>(), scores_of(line));
+                     {.quiet = json, .start_over = true, .on_metrics = [&](const std::string& text) {
+                        const Result<Json> line = parse_ordered_json(text, "metrics");
+                        if (line && line->contains("metrics"))
+                          t.curve.emplace_back((*line)["step"].get<double>(), scores_of(*line));
                       }});
     if (!r) return fail(r.error());
     if (r->interrupted())
@@ -203,8 +203,8 @@ std::function<int()> define_demo(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
   add("--run", o->run, "folder for models and report");
-  add("--steps", o->steps, "training steps of each model");
-  add("--seed", o->seed, "of weights and data");
+  add("--steps", o->steps, "training steps of each model", Bounds<int64_t>{1, 1'000'000});
+  add("--seed", o->seed, "of weights and data", kFromZero);
   add("--threads", o->threads, "threads; 0 = all cores", kThreads);
   add("--json", o->json, "the scores as one JSON line and no progress");
   return [o] { return run(o->run, o->steps, o->seed, o->threads, o->json); };

@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "model/model.h"
 #include "tasks/make_source.h"
+#include "train/evaluation_json.h"
 #include "train/setup.h"
 
 namespace braid {

@@ -5,6 +5,7 @@
 #include "cli/weight_flags.h"
 #include "infer/text_model.h"
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "model/families/families.h"
 #include "model/presets.h"

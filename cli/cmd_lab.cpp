@@ -158,8 +158,10 @@ std::function<int()> define_lab(CLI::App& app) {
   add("--paper", all->paper, "the paper's own settings: hours to days");
   add("--only", all->o.only, "only the row of this name, else rows whose name contains it");
   add("--column", all->o.column, "only the column of this name, else columns whose name contains it");
-  add("--lr", all->o.lr, "of an experiment's learning rates only this one; 0 = all");
-  add("--seeds", all->o.seeds, "at most so many seeds in each cell; 0 = as many as the experiment has");
+  add("--lr", all->o.lr, "of an experiment's learning rates only this one; 0 = all",
+      Bounds<double>{.low = 0});
+  add("--seeds", all->o.seeds, "at most so many seeds in each cell; 0 = as many as the experiment has",
+      kFromZero);
   add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
   add("--precision", all->o.precision,
       "f32 or bf16 for all training runs, instead of the experiment's own: bf16 is faster where the "
@@ -177,8 +179,6 @@ std::function<int()> define_lab(CLI::App& app) {
           {"lab: there is no action '" + all->action + "'", suggest(all->action, {"list", "run", "report"})});
     if (all->name.empty())
       return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
-    if (all->o.seeds < 0) return wrong_use({"lab run: --seeds must not be negative"});
-    if (!(all->o.lr >= 0)) return wrong_use({"lab run: --lr must not be negative"});
     TrainOptions train;
     if (!all->o.precision.empty()) train.precision = all->o.precision;
     if (const std::vector<Problem> p = unusable(train); !p.empty())

@@ -5,6 +5,7 @@
 #include "report/run_page.h"
 #include "tasks/make_source.h"
 #include "train/run_folder.h"
+#include "train/run_record.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -49,7 +50,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   ThreadPool& pool = *started;
   RunHooks hooks{.quiet = quiet || json};
   hooks.on_note = [](const std::string& text) { tell("braid: {}\n", text); };
-  if (json) hooks.on_metrics = [](const Json& line) { print_json(line); };
+  if (json) hooks.on_metrics = [](const std::string& line) { say("{}\n", line), flush_output(); };
   if (!hooks.quiet) hooks.on_start = [](const std::string& line) { tell("{}\n", line); };
   const Result<TrainSummary> r = run_training(o, **source, this_program(), pool, hooks);
   if (!r) return fail(r.error());

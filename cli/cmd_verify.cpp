@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "verify/long_check.h"
 #include "kernels/registry.h"

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   ThreadPool pool(cpu_count());
   TrainOptions options;
   options.run = argv[1], options.steps = 300, options.batch = 16, options.lr = 1e-2, options.warmup = 20;
-  const auto done = Trainer(*model, **source, pool, options).run(/*resume=*/false, /*quiet=*/true);
+  const auto done = Trainer(*model, **source, pool, options).run({.quiet = true});
   if (!done) return fail(done.error());
   const auto loaded = Model::load(options.run, mixers);
   if (!loaded) return fail(loaded.error());

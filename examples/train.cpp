@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   options.run = argv[2], options.steps = std::atoi(argv[3]), options.batch = 8, options.lr = 3e-3,
   options.warmup = 10;
   Trainer trainer(*model, **text, pool, options);
-  const Result<TrainSummary> done = trainer.run(/*resume=*/false, /*quiet=*/true);
+  const Result<TrainSummary> done = trainer.run({.quiet = true});
   if (!done) return fail(done.error());
   std::printf("%zu parameters, %llu bytes read, held-out loss %.3f, next byte right %.1f %%\n",
               model->params().count(), static_cast<unsigned long long>(done->progression.tokens),

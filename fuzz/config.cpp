@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/families/families.h"
 #include "scratch_file.h"
 

@@ -1,6 +1,7 @@
 // Any bytes as a saved state of a small hybrid: an error, or a state that the model goes on from. The hashes
 // of content and weights are not compared, since hardly any input would get past them.
 #include "model/model.h"
+#include "model/config_json.h"
 #include "model/state_file.h"
 #include "io/json.h"
 #include "scratch_file.h"

@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "infer/session.h"
 #include "io/safetensors.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "model/families/families.h"
 #include "verify/compare.h"
@@ -264,7 +265,7 @@ TEST(Fixtures, TiledValueHeadsAreNoticed) {
     for (const Fixture& f : fixtures()) {
       if (f.name != name) continue;
       const std::unique_ptr<Model> model = load(f);
-      const Json m = model->config().layer(0).mixer.complete(model->config());
+      const Json m = MixerJson::complete(model->config().layer(0).mixer, model->config());
       const size_t heads = m["heads"], key_heads = m["key_heads"], dk = m["head_dim"], dv = m["value_dim"];
       ASSERT_GT(heads, key_heads) << name;
       const auto tiled = [&](Mat<float> x, size_t first, size_t rows_per_head, size_t numbers) {

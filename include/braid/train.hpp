@@ -4,7 +4,6 @@
 
 #include "base/cpu.h"
 #include "data/text.h"
-#include "io/json.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "tokenizer/train.h"

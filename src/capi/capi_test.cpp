@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/fast_weight/fast_weight.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "ops/op.h"

@@ -4,6 +4,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "support/test_dir.h"

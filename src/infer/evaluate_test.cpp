@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "verify/compare.h"
 #include "verify/long_check.h"

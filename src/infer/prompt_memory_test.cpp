@@ -4,6 +4,7 @@
 
 #include "io/json.h"
 #include "infer/generate.h"
+#include "model/config_json.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "support/test_kernels.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "io/json.h"
-#include "io/json.h"
+#include "model/config_json.h"
 #include "model/mixers/registry.h"
 #include "model/model.h"
 
@@ -26,8 +26,8 @@ std::optional<NormPlace> parse_norm(const Json& layer, const std::string& where,
   return {};
 }
 
-std::optional<MixerSpec> parse_mixer(const Json& layer, const std::string& where, const ModelConfig& c,
-                                     const MixerTable& mixers, std::vector<Problem>& problems) {
+std::optional<MixerSpec> parse_layer_mixer(const Json& layer, const std::string& where, const ModelConfig& c,
+                                           const MixerTable& mixers, std::vector<Problem>& problems) {
   const auto mixer = layer.find("mixer");
   if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
       !(*mixer)["type"].is_string()) {
@@ -35,7 +35,7 @@ std::optional<MixerSpec> parse_mixer(const Json& layer, const std::string& where
     return {};
   }
   const std::string type = (*mixer)["type"];
-  if (const MixerEntry* entry = mixers.find(type)) return entry->parse(*mixer, where, c, problems);
+  if (const MixerEntry* entry = mixers.find(type)) return parse_mixer(*entry, *mixer, where, c, problems);
   problems.push_back({where + ".type", "is '" + type + "'", "known: " + mixers.names()});
   return {};
 }
@@ -52,7 +52,7 @@ std::optional<LayerConfig> parse_layer(const Json& layer, const std::string& whe
       problems.push_back(
           {where + "." + key, "is not a setting here", suggest(key, {"mixer", "mlp", "norm"})});
   const std::optional<NormPlace> norm = parse_norm(layer, where, problems);
-  const std::optional<MixerSpec> mixer = parse_mixer(layer, where + ".mixer", c, mixers, problems);
+  const std::optional<MixerSpec> mixer = parse_layer_mixer(layer, where + ".mixer", c, mixers, problems);
   const std::optional<MlpConfig> mlp = parse_mlp(layer.value("mlp", Json()), where + ".mlp", problems);
   if (!norm || !mixer || !mlp) return {};
   return LayerConfig{*mixer, *mlp, *norm};
@@ -73,7 +73,8 @@ void check_params(const ModelConfig& c, std::vector<Problem>& problems) {
 Result<ModelConfig> parse_config(const Json& json, const std::string& name, const MixerTable& mixers) {
   std::vector<Problem> problems;
   ModelConfig c;
-  FieldReader r(json, "", problems);
+  const FieldReader::Source source{json};
+  FieldReader r(source, "", problems);
   r.allow("model_type");
   r.allow("pattern");
   r.allow("params");
@@ -132,12 +133,15 @@ Json to_json(const ModelConfig& config) {
   write_fields(config, j);
   j["pattern"] = Json::array();
   for (const LayerConfig& l : config.pattern) {
-    j["pattern"].push_back(
-        {{"mixer", l.mixer.written()}, {"mlp", l.mlp.written()}, {"norm", norm_word(l.norm)}});
+    j["pattern"].push_back({{"mixer", MixerJson::written(l.mixer)},
+                            {"mlp", MlpJson::written(l.mlp)},
+                            {"norm", norm_word(l.norm)}});
   }
   for (const auto& [param, settings] : config.params) write_fields(settings, j["params"][param]);
   return j;
 }
+
+std::string to_text(const ModelConfig& config) { return to_json(config).dump(2) + "\n"; }
 
 std::string_view norm_word(NormPlace norm) {
   return std::ranges::find(kNorms, norm, &Choice<NormPlace>::value)->word;

@@ -84,17 +84,11 @@ struct ModelConfig {
 };
 bool has_dropout(const ModelConfig& config);  // anywhere
 
-// Every problem is reported, with its place and a fix. `mixers`: what layers may name.
-Result<ModelConfig> parse_config(const Json& json, const std::string& name_for_errors,
-                                 const MixerTable& mixers = built_in_mixers());
+// From the text of a config.json, or from the file. Every problem is reported, with its place and a fix.
+// `mixers`: what layers may name.
 Result<ModelConfig> config_from_text(std::string_view json, const std::string& name_for_errors,
                                      const MixerTable& mixers = built_in_mixers());
 Result<ModelConfig> load_config(const std::string& path, const MixerTable& mixers = built_in_mixers());
-// As it was parsed: settings of mixers and MLPs that were not given are not written.
-Json to_json(const ModelConfig& config);
-
-// Changes one value by its path, e.g. "d_model=64" or "pattern.0.mixer.window=64"; '*' stands for every
-// element of a list. The value is JSON, or else a string.
-Status apply_override(Json& config, const std::string& path_equals_value);
+std::string to_text(const ModelConfig& config);  // the text of its config.json
 
 }  // namespace braid

@@ -5,21 +5,29 @@
 #include <algorithm>
 
 #include "io/json.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
 
 constexpr Range kDropoutRange{0, 0.99};
 
+const Json* find(const Json& object, const char* name, std::vector<std::string>& known) {
+  known.emplace_back(name);
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(name);
+  return it == object.end() ? nullptr : &*it;
+}
+
 }  // namespace
 
-FieldReader::FieldReader(const Json& object, std::string where, std::vector<Problem>& problems)
-    : object_(object), where_(std::move(where)), problems_(problems) {
-  if (!object_.is_object()) problem("", "is " + json_excerpt(object_), "give an object { ... }");
+FieldReader::FieldReader(const Source& source, std::string where, std::vector<Problem>& problems)
+    : source_(source), where_(std::move(where)), problems_(problems) {
+  if (!source_.json.is_object()) problem("", "is " + json_excerpt(source_.json), "give an object { ... }");
 }
 
 void FieldReader::operator()(const char* name, int64_t& value, Range range, const char* /*help*/) {
-  const Json* j = find(name);
+  const Json* j = find(source_.json, name, known_);
   if (!j) return;
   if (!j->is_number_integer() || (j->is_number_unsigned() && j->get<uint64_t>() > INT64_MAX))
     return problem(name, "is " + json_excerpt(*j), "give a whole number");
@@ -28,7 +36,7 @@ void FieldReader::operator()(const char* name, int64_t& value, Range range, cons
 }
 
 void FieldReader::operator()(const char* name, double& value, Range range, const char* /*help*/) {
-  const Json* j = find(name);
+  const Json* j = find(source_.json, name, known_);
   if (!j) return;
   if (!j->is_number()) return problem(name, "is " + json_excerpt(*j), "give a number");
   const double x = j->get<double>();
@@ -36,7 +44,7 @@ void FieldReader::operator()(const char* name, double& value, Range range, const
 }
 
 void FieldReader::operator()(const char* name, bool& value, const char* /*help*/) {
-  const Json* j = find(name);
+  const Json* j = find(source_.json, name, known_);
   if (!j) return;
   if (!j->is_boolean()) return problem(name, "is " + json_excerpt(*j), "give true or false");
   value = j->get<bool>();
@@ -47,7 +55,7 @@ void FieldReader::operator()(const char* name, Dropout& value, const char* help)
 }
 
 int FieldReader::chosen(const char* name, const std::vector<std::string>& words) {
-  const Json* j = find(name);
+  const Json* j = find(source_.json, name, known_);
   if (!j) return -1;
   if (!j->is_string()) {
     problem(name, "is " + json_excerpt(*j), "give a string");
@@ -61,21 +69,14 @@ int FieldReader::chosen(const char* name, const std::vector<std::string>& words)
 }
 
 void FieldReader::finish() {
-  if (!object_.is_object()) return;
-  for (const auto& [key, unused] : object_.items())
+  if (!source_.json.is_object()) return;
+  for (const auto& [key, unused] : source_.json.items())
     if (std::find(known_.begin(), known_.end(), key) == known_.end())
       problem(key, "is not a setting here", suggest(key, known_));
 }
 
 void FieldReader::problem(const std::string& name, const std::string& what, const std::string& fix) {
   problems_.push_back({name.empty() ? where_ : where_.empty() ? name : where_ + "." + name, what, fix});
-}
-
-const Json* FieldReader::find(const char* name) {
-  known_.push_back(name);
-  if (!object_.is_object()) return nullptr;
-  const auto it = object_.find(name);
-  return it == object_.end() ? nullptr : &*it;
 }
 
 bool FieldReader::in_range(const char* name, double x, Range range, const char* kind) {
@@ -85,14 +86,20 @@ bool FieldReader::in_range(const char* name, double x, Range range, const char* 
   return false;
 }
 
-FieldWriter::FieldWriter(Json& object) : object_(object) {
-  if (object_.is_null()) object_ = Json::object();
+FieldWriter::FieldWriter(const Target& target) : target_(target) {
+  if (target_.json.is_null()) target_.json = Json::object();
 }
-void FieldWriter::operator()(const char* name, int64_t& value, Range, const char*) { object_[name] = value; }
-void FieldWriter::operator()(const char* name, double& value, Range, const char*) { object_[name] = value; }
-void FieldWriter::operator()(const char* name, bool& value, const char*) { object_[name] = value; }
-void FieldWriter::operator()(const char* name, Dropout& value, const char*) { object_[name] = value.share; }
-void FieldWriter::word(const char* name, const std::string& value) { object_[name] = value; }
+void FieldWriter::operator()(const char* name, int64_t& value, Range, const char*) {
+  target_.json[name] = value;
+}
+void FieldWriter::operator()(const char* name, double& value, Range, const char*) {
+  target_.json[name] = value;
+}
+void FieldWriter::operator()(const char* name, bool& value, const char*) { target_.json[name] = value; }
+void FieldWriter::operator()(const char* name, Dropout& value, const char*) {
+  target_.json[name] = value.share;
+}
+void FieldWriter::word(const char* name, const std::string& value) { target_.json[name] = value; }
 
 void FieldLister::operator()(const char* name, int64_t& value, Range, const char* help) {
   fields.push_back({name, std::to_string(value), help});

@@ -9,7 +9,7 @@
 //       v("qk_norm", qk_norm, {{"none", Norm::kNone}, {"head", Norm::kHead}}, "RMSNorm of q and k");
 //     }
 //   };
-//   FieldReader r(json, "layers[0].mixer", problems);  config.visit(r);  r.finish();
+//   read_fields(config, json, "layers[0].mixer", problems);  // config_json.h
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,6 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "io/json_fwd.h"
 
 namespace braid {
 
@@ -68,7 +67,8 @@ struct Dropout {
 // Reads fields from a JSON object and notes every problem: wrong types, values out of range, unknown keys.
 class FieldReader {
  public:
-  FieldReader(const Json& object, std::string where, std::vector<Problem>& problems);
+  struct Source;  // the JSON object: config_json.h
+  FieldReader(const Source& source, std::string where, std::vector<Problem>& problems);
 
   void operator()(const char* name, int64_t& value, Range range, const char* help);
   void operator()(const char* name, double& value, Range range, const char* help);
@@ -95,11 +95,10 @@ class FieldReader {
   void problem(const std::string& name, const std::string& what, const std::string& fix);
 
  private:
-  const Json* find(const char* name);
   bool in_range(const char* name, double x, Range range, const char* kind);
   int chosen(const char* name, const std::vector<std::string>& words);  // -1: none of them
 
-  const Json& object_;
+  const Source& source_;
   std::string where_;
   std::vector<Problem>& problems_;
   std::vector<std::string> known_;
@@ -108,7 +107,8 @@ class FieldReader {
 // Writes every field. A null becomes an object.
 class FieldWriter {
  public:
-  explicit FieldWriter(Json& object);
+  struct Target;  // the JSON object: config_json.h
+  explicit FieldWriter(const Target& target);
   void operator()(const char* name, int64_t& value, Range range, const char* help);
   void operator()(const char* name, double& value, Range range, const char* help);
   void operator()(const char* name, bool& value, const char* help);
@@ -123,7 +123,7 @@ class FieldWriter {
  private:
   void word(const char* name, const std::string& value);
 
-  Json& object_;
+  const Target& target_;
 };
 
 // Lists name, default and meaning: for `braid archs` and the documentation.
@@ -168,23 +168,6 @@ class DropoutFinder {
  private:
   bool clear_, found_ = false;
 };
-
-// Changes what the object gives; the rest of `c` stays. `also`: a key that is read elsewhere.
-template <class Config>
-void read_fields(Config& c, const Json& object, const std::string& where, std::vector<Problem>& problems,
-                 const char* also = "type") {
-  FieldReader r(object, where, problems);
-  r.allow(also);
-  c.visit(r);
-  r.finish();
-}
-
-// Every field with its value, added to the object.
-template <class Config>
-void write_fields(Config c, Json& object) {
-  FieldWriter w(object);
-  c.visit(w);
-}
 
 template <class Config>
 std::vector<FieldDoc> list_fields(Config c) {

@@ -6,6 +6,7 @@
 
 #include "autograd/experts.h"
 #include "io/json.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -177,26 +178,33 @@ std::optional<MlpConfig> parse_mlp(const Json& settings, const std::string& wher
   MlpConfig::Settings c = kind->defaults;
   std::visit([&](auto& s) { parse(s, settings, where, problems); }, c);
   if (problems.size() > before) return {};
-  return MlpConfig(std::move(c), &settings);
+  return MlpJson::parsed(std::move(c), settings);
 }
 
-MlpConfig::MlpConfig(Settings settings, const Json* written)
-    : settings_(std::move(settings)), written_(written ? std::make_shared<const Json>(*written) : nullptr) {}
+struct MlpConfig::Written {
+  Json json;
+};
+
+MlpConfig MlpJson::parsed(MlpConfig::Settings settings, const Json& written) {
+  MlpConfig c(std::move(settings));
+  c.written_ = std::make_shared<const MlpConfig::Written>(written);
+  return c;
+}
 
 std::string_view MlpConfig::type() const {
   const auto same = [this](const MlpKind& k) { return k.defaults.index() == settings_.index(); };
   return std::ranges::find_if(kMlpKinds, same)->name;
 }
 
-Json MlpConfig::complete() const {
-  Settings all = settings_;
+Json MlpJson::complete(const MlpConfig& mlp) {
+  MlpConfig::Settings all = mlp.settings();
   if (MoeConfig* moe = std::get_if<MoeConfig>(&all)) moe->shared_d_ff = moe->shared_width();
-  Json j{{"type", type()}};
+  Json j{{"type", mlp.type()}};
   std::visit([&](const auto& c) { write_fields(c, j); }, all);
   return j;
 }
 
-Json MlpConfig::written() const { return written_ ? *written_ : complete(); }
+Json MlpJson::written(const MlpConfig& mlp) { return mlp.written_ ? mlp.written_->json : complete(mlp); }
 
 std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model, Declare declare) {
   return std::visit(Maker{model, declare}, config.settings());

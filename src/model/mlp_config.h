@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <variant>
 
 #include "model/fields.h"
@@ -42,8 +41,7 @@ struct NoMlp {
 class MlpConfig {
  public:
   using Settings = std::variant<NoMlp, SwigluConfig, GeluConfig, MoeConfig>;
-  // `written`: the settings as a file has them, with their type; null: every setting is written.
-  MlpConfig(Settings settings = NoMlp(), const Json* written = nullptr);
+  MlpConfig(Settings settings = NoMlp()) : settings_(std::move(settings)) {}
 
   const Settings& settings() const { return settings_; }
   template <class Config>
@@ -52,16 +50,12 @@ class MlpConfig {
   }
 
   std::string_view type() const;
-  Json complete() const;  // type and every setting, zeros replaced by what they stand for
-  Json written() const;   // for config.json
 
  private:
+  friend struct MlpJson;  // config_json.h
+  struct Written;
   Settings settings_;
-  std::shared_ptr<const Json> written_;
+  std::shared_ptr<const Written> written_;  // as a file has them; null: every setting is written
 };
-
-// What is wrong goes to problems, and there is no result.
-std::optional<MlpConfig> parse_mlp(const Json& settings, const std::string& where,
-                                   std::vector<Problem>& problems);
 
 }  // namespace braid

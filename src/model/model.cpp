@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "model/config_json.h"
 #include "model/families/families.h"
 #include "model/row_plan.h"
 #include "model/stored.h"

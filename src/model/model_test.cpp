@@ -1,4 +1,5 @@
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/model.h"
 
 #include <gtest/gtest.h>

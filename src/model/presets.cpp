@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/model.h"
 
 namespace braid {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "io/json_fwd.h"
 #include "model/config.h"
 
 namespace braid {

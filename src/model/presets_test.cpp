@@ -1,6 +1,7 @@
 // What holds for every architecture, whatever it is made of. Nothing is listed here: the tests walk the
 // registry.
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/presets.h"
 
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 #include "io/hash.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "model/config_json.h"
 #include "model/model.h"
 
 namespace braid {
@@ -225,7 +226,9 @@ Result<SavedState> load(const Model& model, const std::string& path, bool compar
 }  // namespace
 
 Result<SavedState> load_saved(const Model& model, const std::string& path) { return load(model, path, true); }
-Result<SavedState> read_saved(const Model& model, const std::string& path) { return load(model, path, false); }
+Result<SavedState> read_saved(const Model& model, const std::string& path) {
+  return load(model, path, false);
+}
 
 Result<State> load_state(const Model& model, const std::string& path) {
   Result<SavedState> saved = load_saved(model, path);

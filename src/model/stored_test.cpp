@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "support/test_dir.h"
 #include "verify/compare.h"
 #include "kernels/weight_matmul/activations.h"

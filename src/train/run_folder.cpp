@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "io/strict_json.h"
 #include "train/checkpoint.h"
+#include "train/run_record.h"
 
 namespace braid {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "io/folder.h"
-#include "io/json_fwd.h"
 
 namespace braid {
 
@@ -26,10 +25,5 @@ class RunFolder {
   std::string dir_;
   FolderLock lock_;
 };
-
-// run.json of a run. Version 2: fingerprints are of Hash; version 1, without a number, is still read.
-inline constexpr uint64_t kRunVersion = 2;
-Result<Json> load_run_record(const std::string& dir);
-uint64_t run_version(const Json& record);
 
 }  // namespace braid

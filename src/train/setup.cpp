@@ -9,8 +9,10 @@
 #include "base/nearest.h"
 #include "io/file.h"
 #include "io/strict_json.h"
+#include "model/config_json.h"
 #include "model/presets.h"
 #include "train/run_folder.h"
+#include "train/run_record.h"
 
 namespace braid {
 namespace {
@@ -231,7 +233,7 @@ Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const P
   if (hooks.on_metrics) trainer.on_metrics(hooks.on_metrics);
   if (hooks.on_note) trainer.on_note(hooks.on_note);
   trainer.use(*std::move(folder));
-  return trainer.run(o.resume, hooks.quiet);
+  return trainer.run({.resume = o.resume, .quiet = hooks.quiet});
 }
 
 }  // namespace braid

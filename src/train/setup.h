@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/source.h"
+#include "io/json_fwd.h"
 #include "model/model.h"
 #include "train/options.h"
 #include "train/trainer.h"

@@ -16,6 +16,7 @@
 #include "data/text.h"
 #include "io/file.h"
 #include "io/strict_json.h"
+#include "model/config_json.h"
 #include "support/test_dir.h"
 #include "support/test_kernels.h"
 #include "tasks/make_source.h"
@@ -605,7 +606,7 @@ TEST_P(EveryPreset, OverfitsOneBatch) {
   o.run = "", o.steps = 100, o.batch = 8, o.warmup = 5, o.lr = 1e-2, o.weight_decay = 0;
   OneBatch source;
   Trainer trainer(*model, source, pool, o);
-  const Result<TrainSummary> r = trainer.run(false, true);
+  const Result<TrainSummary> r = trainer.run({.quiet = true});
   ASSERT_TRUE(r);
   EXPECT_LT(r->evaluation.outcome.loss, 0.05) << "started at about " << std::log(17.0);
   EXPECT_EQ(r->evaluation.outcome.accuracy(), 1.0);
@@ -628,7 +629,7 @@ TEST(Trainer, StopsAtItsTargetOnAPlateauAndInTime) {
   const auto run = [&](const TrainOptions& o) {
     const std::unique_ptr<Model> model = make({});
     OneBatch source;
-    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(false, true);
+    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run({.quiet = true});
     EXPECT_TRUE(r);
     return *r;
   };
@@ -654,7 +655,7 @@ TEST(Trainer, StopsAtItsTargetOnAPlateauAndInTime) {
   o.stop_at = 0.01;
   TaskSource source = copying({"train_max=4", "test_max=4"});
   const std::unique_ptr<Model> model = make({}, static_cast<int64_t>(source.vocab_size()));
-  const Result<TrainSummary> early = Trainer(*model, source, pool, o).run(false, true);
+  const Result<TrainSummary> early = Trainer(*model, source, pool, o).run({.quiet = true});
   ASSERT_TRUE(early);
   EXPECT_EQ(early->stop, Stop::kTarget);
   EXPECT_EQ(early->progression.step, 20u);
@@ -671,7 +672,7 @@ TEST(Trainer, ACurriculumGrowsAndResumesBitForBit) {
     ThreadPool pool(2, test_kernels());
     TrainOptions o = short_run();
     o.run = run, o.steps = steps, o.schedule = "constant", o.grow_at = 0.02;
-    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(resume, true);
+    const Result<TrainSummary> r = Trainer(*model, source, pool, o).run({.resume = resume, .quiet = true});
     EXPECT_TRUE(r);
     EXPECT_EQ(source.growths(), r->progression.growths);
     return std::pair(r->progression.growths,
@@ -693,7 +694,7 @@ std::pair<double, double> learn(const std::string& arch, Source& source) {
   const double first = before.evaluate(source.validation(0, source.validation_size())).loss;
   TrainOptions o;
   o.run = "", o.steps = 30, o.batch = 8, o.warmup = 3, o.lr = 5e-3, o.eval_every = 0;
-  const Result<TrainSummary> r = Trainer(*model, source, pool, o).run(false, true);
+  const Result<TrainSummary> r = Trainer(*model, source, pool, o).run({.quiet = true});
   EXPECT_TRUE(r);
   return {first, r->evaluation.outcome.loss};
 }
@@ -728,7 +729,7 @@ TEST_P(EveryPreset, StopsAndResumesBitForBit) {
     TrainOptions o;
     o.run = run, o.steps = steps, o.batch = 3, o.warmup = 2, o.schedule = "constant", o.eval_every = 0;
     EXPECT_TRUE(make_dirs(run));
-    EXPECT_TRUE(Trainer(*model, source, pool, o).run(resume, true));
+    EXPECT_TRUE(Trainer(*model, source, pool, o).run({.resume = resume, .quiet = true}));
     return std::vector<float>(model->params().block().begin(), model->params().block().end());
   };
   const std::vector<float> whole = train(dir / "whole", 6, false, 1), half = train(dir / "cut", 3, false, 1);
@@ -745,11 +746,11 @@ TEST(Trainer, SkipsBadStepsAndStopsAfterTheLimit) {
   OneBatch source;
   Trainer trainer(*model, source, pool, o);
   int lines = 0;
-  trainer.on_metrics([&](const Json& j) {
+  trainer.on_metrics([&](const std::string& line) {
     ++lines;
-    EXPECT_TRUE(j["loss"].is_null());
+    EXPECT_TRUE((*parse_ordered_json(line, "line"))["loss"].is_null());
   });
-  const Result<TrainSummary> r = trainer.run(false, true);
+  const Result<TrainSummary> r = trainer.run({.quiet = true});
   ASSERT_FALSE(r);
   EXPECT_EQ(lines, 4);
   EXPECT_NE(r.error().what.find("4 steps in a row"), std::string::npos);
@@ -809,10 +810,12 @@ TEST(Trainer, ANanAtTheFirstEvaluationIsNotTheBestForEver) {
   o.run = dir / "run", o.steps = 3, o.batch = 2, o.warmup = 0, o.eval_every = 1;
   std::vector<double> losses;
   Trainer trainer(*model, source, pool, o);
-  trainer.on_metrics([&](const Json& line) {
-    if (line.contains("eval_loss")) losses.push_back(line["eval_loss"].get<double>());
+  trainer.on_metrics([&](const std::string& text) {
+    const Json line = *parse_ordered_json(text, "line");
+    if (line.contains("eval_loss"))
+      losses.push_back(line["eval_loss"].is_null() ? NAN : line["eval_loss"].get<double>());
   });
-  const Result<TrainSummary> r = trainer.run(false, true);
+  const Result<TrainSummary> r = trainer.run({.quiet = true});
   ASSERT_TRUE(r) << r.error().what;
   ASSERT_EQ(losses.size(), 3u);
   EXPECT_TRUE(std::isnan(losses[0]));
@@ -836,7 +839,7 @@ struct ShortRun {
     o.eval_every = 0, o.checkpoint_every = 2;
     Trainer trainer(*model, source, pool, o);
     trainer.on_note([&](const std::string& note) { notes.push_back(note); });
-    Result<TrainSummary> r = trainer.run(resume, true);
+    Result<TrainSummary> r = trainer.run({.resume = resume, .quiet = true});
     params.assign(model->params().block().begin(), model->params().block().end());
     return r;
   }

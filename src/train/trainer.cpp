@@ -11,6 +11,8 @@
 #include "base/interrupt.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "model/config_json.h"
+#include "train/evaluation_json.h"
 
 namespace braid {
 namespace {
@@ -117,19 +119,19 @@ Status Trainer::restore() {
   return trim_metrics(p_.step);
 }
 
-Result<TrainSummary> Trainer::run(bool resume, bool quiet) {
+Result<TrainSummary> Trainer::run(const RunMode& how) {
   if (const std::vector<Problem> p = unusable(options_); !p.empty())
     return to_error("these options cannot be used", p);
   const double start = seconds_now();
   const bool on_disk = !options_.run.empty();
   if (on_disk)
-    if (Status s = open_folder(resume); !s) return s.error();
+    if (Status s = open_folder(how.resume); !s) return s.error();
   const std::optional<RunFolder> held = std::exchange(folder_, std::nullopt);  // until the end of this call
-  if (resume && on_disk)
+  if (how.resume && on_disk)
     if (Status s = restore(); !s) return s.error();
   const auto steps = static_cast<uint64_t>(options_.steps);
   const double before = p_.seconds;
-  Progress bar("train", steps, p_.step, quiet);
+  Progress bar("train", steps, p_.step, how.quiet);
   uint64_t evaluated = 0, saved = p_.step;  // at which step
   std::optional<Stop> stop;
   if (p_.step >= steps) stop = Stop::kSteps;
@@ -214,16 +216,12 @@ Status Trainer::step(Progress& bar) {
   if (p_.step % static_cast<uint64_t>(options_.log_every) == 0 ||
       p_.step == static_cast<uint64_t>(options_.steps) || !good) {
     const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
-    if (Status s = log({{"step", p_.step},
-                        {"loss", number(o.loss)},
-                        {"accuracy", o.accuracy()},
-                        {"lr", lr},
-                        {"grad_norm", number(norm)},
-                        {"tokens", p_.tokens},
-                        {"seconds", seconds},
-                        {"tokens_per_second", static_cast<double>(o.tokens) / seconds}});
-        !s)
-      return s;
+    const Json line{
+        {"step", p_.step},           {"loss", number(o.loss)},
+        {"accuracy", o.accuracy()},  {"lr", lr},
+        {"grad_norm", number(norm)}, {"tokens", p_.tokens},
+        {"seconds", seconds},        {"tokens_per_second", static_cast<double>(o.tokens) / seconds}};
+    if (Status s = log(line.dump()); !s) return s;
   }
   if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps)) {
     if (!options_.run.empty())
@@ -264,7 +262,7 @@ Status Trainer::evaluate_and_log(Progress& bar) {
   if (p_.growths > 0) line["growths"] = p_.growths;
   bar.line(
       fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %", p_.step, o.loss, 100 * o.accuracy()));
-  return log(line);
+  return log(line.dump());
 }
 
 Evaluation evaluate(const Source& source, Gradient& gradient) {
@@ -295,10 +293,10 @@ Evaluation evaluate(const Source& source, Gradient& gradient) {
 
 Status Trainer::save() { return save_checkpoint(options_.run, model_, optimizer_, p_, options_.keep); }
 
-Status Trainer::log(const Json& line) {
+Status Trainer::log(const std::string& line) {
   if (on_metrics_) on_metrics_(line);
   if (options_.run.empty()) return {};
-  return append_line(options_.run + "/metrics.jsonl", line.dump());
+  return append_line(options_.run + "/metrics.jsonl", line);
 }
 
 Status Trainer::trim_metrics(uint64_t last_step) {

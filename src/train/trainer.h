@@ -5,7 +5,7 @@
 //   model->init(/*seed=*/0);
 //   ThreadPool pool(cpu_count());
 //   Trainer trainer(*model, **text, pool, options);
-//   const Result<TrainSummary> done = trainer.run(/*resume=*/false, /*quiet=*/true);
+//   const Result<TrainSummary> done = trainer.run({.quiet = true});
 //
 // These lines are of examples/train.cpp.
 #pragma once
@@ -35,7 +35,6 @@ struct Evaluation {
 // The metric that tells how good it is, or minus the loss: larger is better.
 double headline_score(const Source& source, const Evaluation& e);
 Evaluation evaluate(const Source& source, Gradient& gradient);  // all of the held-out data
-Json to_json(const Evaluation& e);
 
 enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted, kNotFinite };
 const char* stop_text(Stop stop);  // "all steps done", "target reached", ..
@@ -48,19 +47,24 @@ struct TrainSummary {
   bool interrupted() const { return stop == Stop::kInterrupted; }  // saved early because the user asked
 };
 
+struct RunMode {
+  bool resume = false;  // from the newest whole checkpoint of options.run; else the run starts over
+  bool quiet = false;   // no progress bar
+};
+
 class Trainer {
  public:
   Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOptions& options);
 
-  // Starts over or, if `resume`, from the newest whole checkpoint of options.run. That folder gets config,
-  // metrics, checkpoints and the newest model, so Model::load() reads it, and at the end result.json; with an
-  // empty name nothing is written. It must be empty or Braid's; starting over removes the run that is in it.
-  Result<TrainSummary> run(bool resume, bool quiet);
+  // The folder options.run gets config, metrics, checkpoints and the newest model, so Model::load() reads it,
+  // and at the end result.json; with an empty name nothing is written. It must be empty or Braid's; starting
+  // over removes the run that is in it.
+  Result<TrainSummary> run(const RunMode& how = {});
   // The folder of options.run, if the caller has taken it already: for start() or resume() as the run will
   // be.
   void use(RunFolder folder) { folder_ = std::move(folder); }
 
-  using OnMetrics = std::function<void(const Json&)>;
+  using OnMetrics = std::function<void(const std::string& line)>;  // of metrics.jsonl: a JSON object
   void on_metrics(OnMetrics f) { on_metrics_ = std::move(f); }
   using OnNote = std::function<void(const std::string&)>;
   void on_note(OnNote f) {
@@ -74,7 +78,7 @@ class Trainer {
   Status step(Progress& bar);  // one update, or none if it would not be finite
   Status evaluate_and_log(Progress& bar);
   void look_at_curriculum(const Outcome& o, Progress& bar);
-  Status log(const Json& line);
+  Status log(const std::string& line);
   Status trim_metrics(uint64_t last_step);  // drops lines a killed run wrote after its last checkpoint
   Status save();
   Status write_result(Stop stop);  // of last_

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "model/config_json.h"
 #include "model/model.h"
 
 namespace braid {

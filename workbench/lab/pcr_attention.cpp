@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "data/source.h"
 #include "lab/theory.h"
+#include "model/config_json.h"
 #include "model/presets.h"
 #include "theory/parity_attention.h"
 

@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "io/hash.h"
 #include "lab/theory.h"
+#include "model/config_json.h"
 #include "model/presets.h"
 #include "tasks/pcr.h"
 #include "tasks/task_source.h"

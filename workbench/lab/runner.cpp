@@ -17,6 +17,7 @@
 #include "report/run_page.h"
 #include "tasks/make_source.h"
 #include "train/run_folder.h"
+#include "train/run_record.h"
 
 namespace braid {
 namespace {

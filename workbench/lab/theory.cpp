@@ -73,7 +73,7 @@ size_t count_in_parallel(ThreadPool& pool, size_t n, const std::function<bool(si
 Status train_in_stage(const Stages& stages, Model& model, Source& source, TrainOptions options) {
   options.run = "";
   Trainer trainer(model, source, stages.pool(), options);
-  const Result<TrainSummary> r = trainer.run(false, stages.quiet());
+  const Result<TrainSummary> r = trainer.run({.quiet = stages.quiet()});
   if (!r) return r.error();
   if (r->interrupted()) return Stages::interruption();
   return {};

@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "kernels/fast_weight/fast_weight_ref.h"
 #include "kernels/l2norm/l2norm_ref.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {

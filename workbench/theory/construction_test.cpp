@@ -1,4 +1,5 @@
 #include "io/json.h"
+#include "model/config_json.h"
 #include "theory/construction.h"
 
 #include <gtest/gtest.h>

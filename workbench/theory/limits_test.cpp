@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "tasks/keys.h"
 #include "tasks/pcr.h"
 #include "theory/collision.h"

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/mixers/registry.h"
 #include "model/mlp.h"
 

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "base/rng.h"
 #include "kernels/attention/attention_ref.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {

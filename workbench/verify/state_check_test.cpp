@@ -1,5 +1,6 @@
 // Every architecture and every mixer that is registered.
 #include "io/json.h"
+#include "model/config_json.h"
 #include "verify/state_check.h"
 
 #include <gtest/gtest.h>

@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "io/file.h"
 #include "io/folder.h"
+#include "model/config_json.h"
 #include "model/families/llama2c.h"
 #include "model/stored.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "io/file.h"
+#include "model/config_json.h"
 #include "model/families/shared.h"
 #include "model/weights.h"
 
@@ -106,7 +107,7 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
     for (const auto& [key, value] : a.items()) compare(where + "." + key, value, b[key]);
   };
   const auto complete = [](const LayerConfig& l, const ModelConfig& c) {
-    return l.mixer.without_dropout().complete(c);  // which acts in training alone
+    return MixerJson::complete(l.mixer.without_dropout(), c);  // which acts in training alone
   };
   for (int64_t i = 0; i < ours.n_layers; ++i) {
     const LayerConfig &a = ours.layer(i), &b = theirs.layer(i);
@@ -121,7 +122,7 @@ std::vector<Problem> differences(const ModelConfig& ours, const ModelConfig& the
     if (a.mlp.type() != b.mlp.type())
       compare(where + ".mlp.type", a.mlp.type(), b.mlp.type());
     else
-      compare_all(where + ".mlp", a.mlp.complete(), b.mlp.complete());
+      compare_all(where + ".mlp", MlpJson::complete(a.mlp), MlpJson::complete(b.mlp));
   }
   return problems;
 }

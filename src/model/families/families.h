@@ -4,6 +4,7 @@
 //   Result<HfConfigFile> hf = hf_config(*config, "");                      // as the family that fits
 #pragma once
 
+#include "io/json_fwd.h"
 #include "io/safetensors.h"
 #include "model/families/family.h"
 

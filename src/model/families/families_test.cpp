@@ -1,5 +1,6 @@
 // Every family: there and back bit for bit, each way of storing, and every kind of misfit told.
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/families/families.h"
 
 #include <gtest/gtest.h>
@@ -191,7 +192,7 @@ TEST(Families, Qwen3NextInterleavesByGroupsOfHeads) {
   const Case c{"qwen3-next", "qwen3_next", {"pattern.*.mlp={\"type\":\"swiglu\",\"d_ff\":8}"}};
   const ModelConfig config = config_of(c);
   const std::unique_ptr<Model> model = random_model(config);
-  const Json g = config.layer(0).mixer.complete(config);
+  const Json g = MixerJson::complete(config.layer(0).mixer, config);
   const int64_t Hk = g["key_heads"], Hv = g["heads"], dk = g["head_dim"], dv = g["value_dim"], r = Hv / Hk;
   ASSERT_GT(r, 1);
   const TestDir dir;
@@ -475,7 +476,7 @@ TEST(Families, RopeScalingIsReadInEveryWriting) {
     json["rope_scaling"] = rope;
     json.update(more);
     const Result<ModelConfig> c = read_config(json, "c");
-    return c ? c->layer(0).mixer.complete(*c) : Json(c.error().what);
+    return c ? MixerJson::complete(c->layer(0).mixer, *c) : Json(c.error().what);
   };
   EXPECT_EQ(mixer({{"type", "linear"}, {"factor", 2}})["rope_factor"], 2);
   const Json yarn =
@@ -515,9 +516,9 @@ TEST(Families, RopeScalingIsReadInEveryWriting) {
                     {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8192}}}},
                   "c");
   ASSERT_TRUE(olmo) << olmo.error().what;
-  EXPECT_EQ(olmo->layer(0).mixer.complete(*olmo)["rope_scaling"], "none");
-  EXPECT_EQ(olmo->layer(0).mixer.complete(*olmo)["window"], 4096);
-  EXPECT_EQ(olmo->layer(3).mixer.complete(*olmo)["rope_scaling"], "yarn");
+  EXPECT_EQ(MixerJson::complete(olmo->layer(0).mixer, *olmo)["rope_scaling"], "none");
+  EXPECT_EQ(MixerJson::complete(olmo->layer(0).mixer, *olmo)["window"], 4096);
+  EXPECT_EQ(MixerJson::complete(olmo->layer(3).mixer, *olmo)["rope_scaling"], "yarn");
 }
 
 TEST(Families, PythonsInfinityIsRead) {
@@ -584,11 +585,11 @@ TEST(Families, Llama2cIsReadWithNeighboursRotated) {
     c.set.push_back(tied ? "tie_embeddings=true" : "tie_embeddings=false");
     const std::unique_ptr<Model> model = random_model(config_of(c));
     const ModelConfig& config = model->config();
-    const Json a = config.layer(0).mixer.complete(config);
+    const Json a = MixerJson::complete(config.layer(0).mixer, config);
     const int64_t dh = a["head_dim"], longest = 16;
     const int32_t vocab = static_cast<int32_t>(config.vocab_size);
     const std::vector<int32_t> head{static_cast<int32_t>(config.d_model),
-                                    config.layer(0).mlp.complete()["d_ff"],
+                                    MlpJson::complete(config.layer(0).mlp)["d_ff"],
                                     static_cast<int32_t>(config.n_layers),
                                     a["heads"],
                                     a["kv_heads"],

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/families/shared.h"
+#include "model/config_json.h"
 #include "model/mixers/fast_weight.h"
 
 namespace braid {
@@ -16,18 +17,18 @@ MixerKind mixer_kind(const LayerConfig& layer) {
 
 Json first_mixer(const ModelConfig& model, MixerKind kind) {
   for (const LayerConfig& l : model.pattern)
-    if (mixer_kind(l) == kind) return l.mixer.complete(model);
+    if (mixer_kind(l) == kind) return MixerJson::complete(l.mixer, model);
   const char* type = kind == MixerKind::kAttention ? "attention"
                      : kind == MixerKind::kMamba2  ? "mamba2"
                                                    : "gated_deltanet";
-  return built_in_mixers().find(type)->with_defaults().complete(model);
+  return MixerJson::complete(built_in_mixers().find(type)->with_defaults(), model);
 }
 
 Json first_mlp(const ModelConfig& model, std::string_view type) {
   for (const LayerConfig& l : model.pattern)
-    if (l.mlp.type() == type) return l.mlp.complete();
-  return type == "moe" ? MlpConfig(MoeConfig{.d_ff = model.d_model}).complete()
-                       : MlpConfig(SwigluConfig{{.d_ff = model.d_model}}).complete();
+    if (l.mlp.type() == type) return MlpJson::complete(l.mlp);
+  return type == "moe" ? MlpJson::complete(MlpConfig(MoeConfig{.d_ff = model.d_model}))
+                       : MlpJson::complete(MlpConfig(SwigluConfig{{.d_ff = model.d_model}}));
 }
 
 Json hf_header(const Family& family, const ModelConfig& model) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/families/shared.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -71,7 +72,7 @@ Json write_attention(const ModelConfig& c) {
   Json specs = Json::array();
   for (int64_t i = 0; i < c.n_layers; ++i) {
     if (mixer_kind(c.layer(i)) != MixerKind::kAttention) continue;
-    const Json a = c.layer(i).mixer.complete(c);
+    const Json a = MixerJson::complete(c.layer(i).mixer, c);
     Json spec{{"layers", {i}},
               {"num_heads", a["heads"]},
               {"num_kv_heads", a["kv_heads"]},
@@ -122,7 +123,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
                   {t.stacked(hf + "mlp.gate_proj.weight",
                              {ours + "mlp.gate_proj.weight", ours + "mlp.up_proj.weight"})}});
     t.add(t.same(hf + "mlp.down_proj.weight", ours + "mlp.down_proj.weight"));
-    const Json m = c.layer(i).mixer.complete(c);
+    const Json m = MixerJson::complete(c.layer(i).mixer, c);
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       add_attention(t, attn, mixer, m);
       continue;

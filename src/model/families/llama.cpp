@@ -1,6 +1,7 @@
 // Llama, and what differs from it by one thing: Mistral by a window, Qwen3 by norms of queries and keys,
 // Qwen2 by biases.
 #include "model/families/shared.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -89,7 +90,7 @@ Json write(const ModelConfig& c) {
   int64_t window = 0;
   for (int64_t i = 0; i < c.n_layers; ++i) {
     const int64_t w = mixer_kind(c.layer(i)) == MixerKind::kAttention
-                          ? c.layer(i).mixer.complete(c)["window"].get<int64_t>()
+                          ? MixerJson::complete(c.layer(i).mixer, c)["window"].get<int64_t>()
                           : 0;
     window = std::max(window, w);
     types.push_back(w ? kSliding : kFull);
@@ -105,8 +106,8 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = hf_layer(i), ours = our_layer(i);
     t.add(t.same(hf + "input_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
-    add_attention(t, hf + "self_attn.", ours + "mixer.", c.layer(i).mixer.complete(c));
-    add_swiglu(t, hf + "mlp.", ours + "mlp.", c.layer(i).mlp.complete()["bias"]);
+    add_attention(t, hf + "self_attn.", ours + "mixer.", MixerJson::complete(c.layer(i).mixer, c));
+    add_swiglu(t, hf + "mlp.", ours + "mlp.", MlpJson::complete(c.layer(i).mlp)["bias"]);
   }
 }
 

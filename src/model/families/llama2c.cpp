@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "model/config_json.h"
 #include "model/families/shared.h"
 
 namespace braid {

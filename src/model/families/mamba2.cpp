@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "model/families/shared.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -81,7 +82,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = fmt::format("backbone.layers.{}.", i), ours = our_layer(i);
     t.add(t.same(hf + "norm.weight", ours + "mixer_norm.weight"));
     t.add(t.conv(hf + "mixer.conv1d.weight", ours + "mixer.conv1d.weight"));
-    const Json m = c.layer(i).mixer.complete(c);
+    const Json m = MixerJson::complete(c.layer(i).mixer, c);
     std::vector<std::string> names{"in_proj.weight", "dt_bias",        "A_log", "D",
                                    "norm.weight",    "out_proj.weight"};
     if (m["conv_bias"] == true) names.emplace_back("conv1d.bias");

@@ -1,6 +1,7 @@
 // Olmo 2 and 3: norms on what attention and MLP give, norms of queries and keys over the whole projection.
 // Olmo 3 has windows in three of four layers, and scaled frequencies in the others only.
 #include "model/families/shared.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -52,7 +53,7 @@ template <bool windows, Family (*family)()>
 Json write(const ModelConfig& c) {
   Json full, sliding, types = Json::array();  // the first attention without and with a window
   for (int64_t i = 0; i < c.n_layers; ++i) {
-    const Json a = mixer_kind(c.layer(i)) == MixerKind::kAttention ? c.layer(i).mixer.complete(c)
+    const Json a = mixer_kind(c.layer(i)) == MixerKind::kAttention ? MixerJson::complete(c.layer(i).mixer, c)
                                                                    : first_mixer(c, MixerKind::kAttention);
     types.push_back(a["window"] == 0 ? kFull : kSliding);
     Json& here = a["window"] == 0 ? full : sliding;
@@ -85,7 +86,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     const std::string hf = hf_layer(i), ours = our_layer(i);
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_feedforward_layernorm.weight", ours + "mlp_norm.weight"));
-    add_attention(t, hf + "self_attn.", ours + "mixer.", c.layer(i).mixer.complete(c));
+    add_attention(t, hf + "self_attn.", ours + "mixer.", MixerJson::complete(c.layer(i).mixer, c));
     add_swiglu(t, hf + "mlp.", ours + "mlp.");
   }
 }

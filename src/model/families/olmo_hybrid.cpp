@@ -1,6 +1,7 @@
 // Olmo Hybrid: norms before Gated DeltaNet layers, but on what attention layers give. A rope_theta of null
 // means no positions.
 #include "model/families/shared.h"
+#include "model/config_json.h"
 
 namespace braid {
 namespace {
@@ -97,7 +98,7 @@ void tensors(const ModelConfig& c, TensorTable& t) {
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       norm("mixer_norm.weight", {"post_attention_layernorm", "feedforward_layer_norm"});
       norm("mlp_norm.weight", {"post_feedforward_layernorm"});
-      add_attention(t, hf + "self_attn.", mixer, c.layer(i).mixer.complete(c));
+      add_attention(t, hf + "self_attn.", mixer, MixerJson::complete(c.layer(i).mixer, c));
       continue;
     }
     norm("mixer_norm.weight", {"attention_layer_norm", "input_layernorm"});

@@ -1,4 +1,5 @@
 #include "model/families/qwen.h"
+#include "model/config_json.h"
 
 #include <fmt/format.h>
 
@@ -47,7 +48,8 @@ void add_experts(TensorTable& t, const std::string& hf, const std::string& ours,
 
 }  // namespace
 
-Translated read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts) {
+Translated read_qwen(HfConfig& hf, const QwenDefaults& d, QwenMlps mlps) {
+  const bool dense = mlps != QwenMlps::kExperts, experts = mlps != QwenMlps::kDense;
   Translated c;
   c.vocab_size = hf.size("vocab_size", d.vocab_size);
   c.d_model = hf.size("hidden_size", d.hidden_size);
@@ -104,7 +106,8 @@ Translated read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool exper
   return c;
 }
 
-Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool experts) {
+Json write_qwen(const Family& family, const ModelConfig& c, QwenMlps mlps) {
+  const bool dense = mlps != QwenMlps::kExperts, experts = mlps != QwenMlps::kDense;
   const Json a = first_mixer(c, MixerKind::kAttention), g = first_mixer(c, MixerKind::kFastWeight);
   const Json theta = a["rope_theta"];
   const double partial = ratio(a["rotary_dim"], a["head_dim"]);
@@ -153,7 +156,7 @@ void qwen_tensors(const ModelConfig& c, TensorTable& t,
     const std::string hf = hf_layer(i), ours = our_layer(i), mixer = ours + "mixer.";
     t.add(t.same(hf + "input_layernorm.weight", ours + "mixer_norm.weight"));
     t.add(t.same(hf + "post_attention_layernorm.weight", ours + "mlp_norm.weight"));
-    const Json m = c.layer(i).mixer.complete(c), mlp = c.layer(i).mlp.complete();
+    const Json m = MixerJson::complete(c.layer(i).mixer, c), mlp = MlpJson::complete(c.layer(i).mlp);
     if (mixer_kind(c.layer(i)) == MixerKind::kAttention) {
       add_attention(t, hf + "self_attn.", mixer, m);
     } else {

@@ -10,8 +10,11 @@ struct QwenDefaults {
   int64_t vocab_size, hidden_size, layers, kv_heads, intermediate_size, experts, top_k;
 };
 
-Translated read_qwen(HfConfig& hf, const QwenDefaults& d, bool dense, bool experts);
-Json write_qwen(const Family& family, const ModelConfig& c, bool dense, bool experts);
+// Which MLPs the layers of a family may have.
+enum class QwenMlps : uint8_t { kDense, kExperts, kEither };
+
+Translated read_qwen(HfConfig& hf, const QwenDefaults& d, QwenMlps mlps);
+Json write_qwen(const Family& family, const ModelConfig& c, QwenMlps mlps);
 // All but the projections of the Gated DeltaNet layers, which `projections` adds.
 void qwen_tensors(const ModelConfig& c, TensorTable& t,
                   void (*projections)(TensorTable& t, const std::string& hf, const std::string& ours,

@@ -28,9 +28,9 @@ Family qwen3_5_family() {
           {"qwen3_5"},
           [](HfConfig& hf) {
             hf.no_effect({"mlp_only_layers"});
-            return read_qwen(hf, kDense, true, false);
+            return read_qwen(hf, kDense, QwenMlps::kDense);
           },
-          [](const ModelConfig& c) { return write_qwen(qwen3_5_family(), c, true, false); },
+          [](const ModelConfig& c) { return write_qwen(qwen3_5_family(), c, QwenMlps::kDense); },
           tensors,
           kWrapped,
           kPlain,
@@ -44,9 +44,9 @@ Family qwen3_5_moe_family() {
           {"qwen3_5_moe"},
           [](HfConfig& hf) {
             hf.no_effect({"mlp_only_layers", "decoder_sparse_step", "intermediate_size"});
-            return read_qwen(hf, kExperts, false, true);
+            return read_qwen(hf, kExperts, QwenMlps::kExperts);
           },
-          [](const ModelConfig& c) { return write_qwen(qwen3_5_moe_family(), c, false, true); },
+          [](const ModelConfig& c) { return write_qwen(qwen3_5_moe_family(), c, QwenMlps::kExperts); },
           tensors,
           kWrapped,
           kPlain,

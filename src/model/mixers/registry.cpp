@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "io/json.h"
+#include "model/config_json.h"
 #include "model/mixers/fast_weight.h"
 
 namespace braid {
@@ -15,17 +16,18 @@ std::vector<FieldDoc> MixerEntry::fields() const {
   return l.fields;
 }
 
-std::optional<MixerSpec> MixerEntry::parse(const Json& settings, const std::string& where,
-                                           const ModelConfig& model, std::vector<Problem>& problems) const {
+std::optional<MixerSpec> parse_mixer(const MixerEntry& entry, const Json& settings, const std::string& where,
+                                     const ModelConfig& model, std::vector<Problem>& problems) {
   const size_t before = problems.size();
-  std::unique_ptr<MixerSettings> s = defaults->copy();
-  FieldReader r(settings, where, problems);
+  std::unique_ptr<MixerSettings> s = entry.defaults->copy();
+  const FieldReader::Source source{settings};
+  FieldReader r(source, where, problems);
   r.allow("type");
   s->visit(r);
   r.finish();
   if (problems.size() == before) s->validate(where, model, problems);
   if (problems.size() > before) return {};
-  return MixerSpec(name, std::move(s), &settings);
+  return MixerJson::parsed(entry.name, std::move(s), settings);
 }
 
 MixerSpec MixerEntry::with_defaults() const { return {name, defaults->copy()}; }

@@ -18,9 +18,6 @@ struct MixerEntry {
   std::shared_ptr<const MixerSettings> defaults;
 
   std::vector<FieldDoc> fields() const;
-  // What is wrong goes to problems, and there is no result.
-  std::optional<MixerSpec> parse(const Json& settings, const std::string& where, const ModelConfig& model,
-                                 std::vector<Problem>& problems) const;
   MixerSpec with_defaults() const;
 };
 

@@ -1,7 +1,7 @@
 #include "model/mixers/spec.h"
 
 #include "io/json.h"
-#include "model/fields.h"
+#include "model/config_json.h"
 #include "model/mixers/mixer.h"
 
 namespace braid {
@@ -9,7 +9,8 @@ namespace {
 
 Json every_field(const MixerSettings& settings) {
   Json all;
-  FieldWriter w(all);
+  const FieldWriter::Target target{all};
+  FieldWriter w(target);
   settings.copy()->visit(w);
   return all;
 }
@@ -22,15 +23,21 @@ struct MixerSpec::Data {
   Json written;
 };
 
-MixerSpec::MixerSpec(std::string type, std::unique_ptr<const MixerSettings> settings, const Json* written) {
+MixerSpec::MixerSpec(std::string type, std::unique_ptr<const MixerSettings> settings) {
   check(settings != nullptr, "MixerSpec: no settings");
-  Json all = written ? *written : Json{{"type", type}};
-  if (!written) all.update(every_field(*settings));
+  Json all{{"type", type}};
+  all.update(every_field(*settings));
   data_ = std::make_shared<const Data>(std::move(type), std::move(settings), std::move(all));
 }
 
+MixerSpec MixerJson::parsed(std::string type, std::unique_ptr<const MixerSettings> settings,
+                            const Json& written) {
+  check(settings != nullptr, "MixerJson: no settings");
+  return MixerSpec(std::make_shared<const MixerSpec::Data>(std::move(type), std::move(settings), written));
+}
+
 const std::string& MixerSpec::type() const { return data_->type; }
-Json MixerSpec::written() const { return data_->written; }
+Json MixerJson::written(const MixerSpec& mixer) { return mixer.data_->written; }
 bool MixerSpec::is(const std::type_info& type) const { return data_->settings->config(type) != nullptr; }
 
 std::unique_ptr<MixerSettings> MixerSpec::resolved(const ModelConfig& model) const {
@@ -43,7 +50,9 @@ std::unique_ptr<Mixer> MixerSpec::make(const ModelConfig& model, Declare declare
   return resolved(model)->make(model, std::move(declare));
 }
 
-Json MixerSpec::complete(const ModelConfig& model) const { return every_field(*resolved(model)); }
+Json MixerJson::complete(const MixerSpec& mixer, const ModelConfig& model) {
+  return every_field(*mixer.resolved(model));
+}
 
 bool MixerSpec::has_dropout() const {
   DropoutFinder f;

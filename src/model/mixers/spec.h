@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/json_fwd.h"
 
 namespace braid {
 
@@ -39,18 +38,12 @@ class MixerSettings {
 // An immutable value, never empty; copies share the settings. MixerEntry::parse() makes it.
 class MixerSpec {
  public:
-  // `written`: the settings as a file has them, with their type; null: every setting is written.
-  MixerSpec(std::string type, std::unique_ptr<const MixerSettings> settings, const Json* written = nullptr);
+  MixerSpec(std::string type, std::unique_ptr<const MixerSettings> settings);
   MixerSpec(const MixerSpec&) = default;  // and no move, which would leave an empty one
   MixerSpec& operator=(const MixerSpec&) = default;
 
   const std::string& type() const;
   std::unique_ptr<Mixer> make(const ModelConfig& model, Declare declare) const;
-
-  // Every setting but the type: defaults filled in, and zeros that stand for values that follow from others
-  // replaced by these. Two mixers of a type with the same settings compute the same.
-  Json complete(const ModelConfig& model) const;
-  Json written() const;  // for config.json
 
   bool has_dropout() const;
   MixerSpec without_dropout() const;
@@ -70,7 +63,9 @@ class MixerSpec {
   bool operator==(const MixerSpec& other) const;  // type and settings, however they are written
 
  private:
+  friend struct MixerJson;  // config_json.h
   struct Data;
+  explicit MixerSpec(std::shared_ptr<const Data> data) : data_(std::move(data)) {}
   std::unique_ptr<MixerSettings> resolved(const ModelConfig& model) const;
   bool is(const std::type_info& type) const;
 
