@@ -145,7 +145,7 @@ TEST(Gradient, IsExactForEveryVariant) {
     expect_exact(*make(small("transformer", variant)), variant.empty() ? "plain" : variant[0]);
 }
 
-// docs/howto/embed.md shows this op.
+// docs/howto/extend.md shows this op.
 Var doubled(Exec& e, Var x) {
   const Var y = e.result_like(x, x.v.cols);
   for (size_t r = 0; r < x.v.rows; ++r)
