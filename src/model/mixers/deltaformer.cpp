@@ -170,7 +170,8 @@ class DeltaFormer : public Mixer {
 
 MixerEntry deltaformer_entry() {
   return mixer_entry<DeltaFormer>("deltaformer",
-                                  "DeltaFormer: attention with a delta rule on its key-value memory");
+                                  "DeltaFormer: attention with a delta rule on its key-value memory", {},
+                                  "arXiv:2505.19488");
 }
 
 }  // namespace braid

@@ -159,7 +159,8 @@ struct FastWeightConfig {
   }
 };
 
-MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults);
+MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults,
+                             std::string paper);
 
 // ---- The mixers that are this one with other defaults: the rows of fast_weight_table.cpp.
 

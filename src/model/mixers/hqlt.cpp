@@ -182,7 +182,8 @@ class Hqlt : public Mixer {
 
 MixerEntry hqlt_entry() {
   return mixer_entry<Hqlt>("hqlt",
-                           "HQLT: windowed attention and fast weights in one layer, synchronous or delayed");
+                           "HQLT: windowed attention and fast weights in one layer, synchronous or delayed",
+                           {}, "arXiv:2506.00744");
 }
 
 }  // namespace braid

@@ -77,6 +77,8 @@ class Mamba : public Mixer {
 
 }  // namespace
 
-MixerEntry mamba_entry() { return mixer_entry<Mamba>("mamba", "Mamba: convolution, selective scan, gate"); }
+MixerEntry mamba_entry() {
+  return mixer_entry<Mamba>("mamba", "Mamba: convolution, selective scan, gate", {}, "arXiv:2312.00752");
+}
 
 }  // namespace braid

@@ -112,7 +112,8 @@ class Mamba2 : public Mixer {
 
 MixerEntry mamba2_entry() {
   return mixer_entry<Mamba2>(
-      "mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate");
+      "mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate", {},
+      "arXiv:2405.21060");
 }
 
 }  // namespace braid
