@@ -177,9 +177,8 @@ int run(int argc, char** argv) {
       return wrong_use(
           {fmt::format("there is no option {}", argv[1]), suggest(argv[1], known) + " See: braid --help"});
   }
-  if (argc > 1 && argc < 5 && std::string(argv[1]) == "--markdown")
-    return print_markdown(argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "",
-                          [&app] { print_command_line(app); });
+  if ((argc == 2 || argc == 3) && std::string(argv[1]) == "--markdown")
+    return print_markdown(argc == 3 ? argv[2] : "cli", [&app] { print_command_line(app); });
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <map>
 
 #include "cli/archs.h"
 #include "cli/cli.h"
@@ -107,6 +106,18 @@ int print_mixers() {
   return kOk;
 }
 
+// Fields of config.json: those of the model, and those of an entry of its "params".
+int print_config() {
+  const auto table = [](const char* title, const std::vector<FieldDoc>& fields) {
+    print_head({title, "default", "meaning"});
+    for (const FieldDoc& f : fields) say("| `{}` | {} | {} |\n", f.name, cell(f.value), cell(f.help));
+  };
+  table("field of the model", list_fields(ModelConfig()));
+  say("\n");
+  table("field of an entry of `params`", list_fields(ParamConfig()));
+  return kOk;
+}
+
 int print_mlps() {
   print_head({"MLP", "computes", "paper", "settings (default)"});
   for (const MlpDoc& m : all_mlps()) {
@@ -185,12 +196,14 @@ int print_tasks() {
   return kOk;
 }
 
-int print_task(const std::string& name) {
-  const Result<std::unique_ptr<Task>> task = make_task(name);
-  if (!task) return wrong_use(task.error());
-  print_head({"setting", "default", "range", "meaning"});
-  for (const Setting& s : (*task)->settings())
-    say("| `{}` | {} | {} | {} |\n", s.name, value_text(s), cell(range_text(s)), cell(s.help));
+int print_settings() {
+  print_head({"task", "setting", "default", "range", "meaning"});
+  for (const TaskEntry& e : all_tasks()) {
+    const std::unique_ptr<Task> task = *make_task(e.name);
+    for (const Setting& setting : task->settings())
+      say("| {} | `{}` | {} | {} | {} |\n", e.name, setting.name, value_text(setting),
+          cell(range_text(setting)), cell(setting.help));
+  }
   return kOk;
 }
 
@@ -225,16 +238,14 @@ struct Topic {
   std::string_view name;
   int (*print)();
 };
-constexpr std::array kTopics{Topic{"mixers", print_mixers},   Topic{"mlps", print_mlps},
-                             Topic{"presets", print_presets}, Topic{"families", print_families},
-                             Topic{"tasks", print_tasks},     Topic{"experiments", print_experiments}};
+constexpr std::array kTopics{Topic{"config", print_config},     Topic{"mixers", print_mixers},
+                             Topic{"mlps", print_mlps},         Topic{"presets", print_presets},
+                             Topic{"families", print_families}, Topic{"tasks", print_tasks},
+                             Topic{"settings", print_settings}, Topic{"experiments", print_experiments}};
 
 }  // namespace
 
-int print_markdown(const std::string& topic, const std::string& name, const std::function<void()>& cli) {
-  if (topic == "tasks" && !name.empty()) return print_task(name);
-  if (!name.empty())
-    return wrong_use({fmt::format("--markdown {}: '{}' is not expected", topic, name), "remove it"});
+int print_markdown(const std::string& topic, const std::function<void()>& cli) {
   if (topic.empty() || topic == "cli") return cli(), kOk;
   std::vector<std::string> names{"cli"};
   for (const Topic& t : kTopics) {

@@ -6,7 +6,7 @@
 
 namespace braid {
 
-// Prints the block of `braid --markdown TOPIC [NAME]`; `cli` prints the page of the command line.
-int print_markdown(const std::string& topic, const std::string& name, const std::function<void()>& cli);
+// Prints the block of `braid --markdown TOPIC`; `cli` prints the page of the command line.
+int print_markdown(const std::string& topic, const std::function<void()>& cli);
 
 }  // namespace braid

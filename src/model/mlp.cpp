@@ -115,7 +115,7 @@ struct MlpKind {
 const MlpKind kMlpKinds[] = {
     {"swiglu", "W_down (silu(W_gate x) * W_up x)", "arXiv:2002.05202", SwigluConfig()},
     {"gelu", "W_down gelu(W_up x)", "arXiv:1606.08415", GeluConfig()},
-    {"moe", "mixture of SwiGLU experts, with one that sees every token", "arXiv:2401.06066", MoeConfig()},
+    {"moe", "mixture of SwiGLU experts with a router and one shared expert", "arXiv:2401.06066", MoeConfig()},
     {"none", "no MLP: the layer is its mixer", "", NoMlp()},
 };
 

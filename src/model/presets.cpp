@@ -170,11 +170,11 @@ constexpr std::array kPresets{
            [](const Dims& d) {
              return pattern_of({mamba2(d), windowed(d), fast_weight("gated_deltanet", d)});
            }},
-    Preset{"hqlt-sync", "HQLT: attention and DeltaNet in each layer, both get every token",
+    Preset{"hqlt-sync", "HQLT: attention and DeltaNet in each layer, both update on every token",
            "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "sync")}); }},
-    Preset{"hqlt-delayed-stream", "HQLT: DeltaNet gets what leaves the attention window", "arXiv:2506.00744",
-           [](const Dims& d) { return pattern_of({hqlt(d, "delayed_stream")}); }},
-    Preset{"hqlt-delayed-chunk", "HQLT: attention inside a chunk, DeltaNet for what came before it",
+    Preset{"hqlt-delayed-stream", "HQLT: DeltaNet is updated with tokens that leave the attention window",
+           "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "delayed_stream")}); }},
+    Preset{"hqlt-delayed-chunk", "HQLT: attention inside a chunk, DeltaNet for all earlier chunks",
            "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "delayed_chunk")}); }},
     Preset{"hqlt-sync-linear", "HQLT with additive writes instead of the delta rule", "arXiv:2506.00744",
            [](const Dims& d) {
