@@ -228,8 +228,8 @@ int print_experiments() {
       runs = fmt::format("{} / {} / {}", e.trials(Effort::kQuick).size(), usual.size(),
                          e.trials(Effort::kPaper).size());
     }
-    say("| `{}` | {} | {}. {} | {} | {} |\n", e.name, cell(e.paper), cell(e.title), cell(e.shows), size,
-        runs);
+    say("| [`{}`](../results/{}.md) | {} | {}. {} | {} | {} |\n", e.name, e.name, cell(e.paper),
+        cell(e.title), cell(e.shows), size, runs);
   }
   return kOk;
 }

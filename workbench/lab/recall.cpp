@@ -203,8 +203,8 @@ std::span<const Experiment> recall_experiments() {
        .title = "Associative recall against state size",
        .paper = "Zoology (arXiv:2312.04927) and Based (arXiv:2402.18668)",
        .shows =
-           "Every family with the same width remembers key-value pairs: 8 to 128 of them. Attention holds "
-           "all, a recurrent state as many as fit.",
+           "Recall of 8 to 128 key-value pairs, with every mixer at the same width. Attention recalls all of "
+           "them, a recurrent state as many as it has room for.",
        .measure = {},
        .trials = mqar},
       {.name = "words",
@@ -218,8 +218,8 @@ std::span<const Experiment> recall_experiments() {
       {.name = "state-recall",
        .title = "State-based recall: what only a hybrid can do",
        .paper = "Olmo Hybrid (arXiv:2604.03444)",
-       .shows = "Five pointers into a table are swapped again and again; then the value under one of them is "
-                "asked for. Following the pointers needs a state, reading the value needs recall. All models "
+       .shows = "Five pointers into a table are swapped again and again; the answer is the value under one "
+                "of them. Following the pointers needs a state, reading the value needs recall. All models "
                 "have the same number of parameters; the delta rule's memory is too small for the table.",
        .measure = {},
        .trials = state_recall,
