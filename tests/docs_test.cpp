@@ -579,6 +579,25 @@ TEST(Docs, EveryGeneratedBlockIsCurrent) {
   EXPECT_GE(blocks, 6u);
 }
 
+// In the first table of each topic. Exceptions: no MLP, and Braid's own task.
+TEST(Docs, EveryModelTaskAndExperimentHasALinkToItsPaper) {
+  constexpr size_t kHead = 2;  // lines of a table before its rows
+  for (const auto& [topic, rows] : {std::pair{"mixers", 13u},
+                                    {"mlps", 4u},
+                                    {"presets", 25u},
+                                    {"families", 14u},
+                                    {"tasks", 14u},
+                                    {"experiments", 21u}}) {
+    std::vector<std::string> table = lines_of(run_braid({"--markdown", topic}).out);
+    table.erase(std::ranges::find(table, ""), table.end());
+    EXPECT_GE(table.size(), kHead + rows) << topic;
+    for (size_t i = kHead; i < table.size(); ++i)
+      if (!table[i].starts_with("| `none`") && !table[i].starts_with("| [`counted-recall`]")) {
+        EXPECT_NE(table[i].find("](https://arxiv.org/abs/"), std::string::npos) << topic << ": " << table[i];
+      }
+  }
+}
+
 TEST(Docs, NoPageIsTooLong) {
   for (const std::string& name : pages()) {
     const auto limit =
