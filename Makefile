@@ -38,8 +38,9 @@ check-tsan:
 	cmake --preset tsan && ninja -C build-tsan
 	ctest --test-dir build-tsan --output-on-failure -L threads
 
+# Every generated block of the Markdown pages, and docs/reference/cli.md.
 docs: all
-	$(BUILD)/braid --markdown > docs/reference/cli.md
+	tools/update_docs.sh $(BUILD)/braid
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

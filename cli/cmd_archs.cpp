@@ -1,15 +1,13 @@
 #include <algorithm>
 
+#include "cli/archs.h"
 #include "cli/cli.h"
 #include "model/config_json.h"
-#include "model/mixers/registry.h"
 #include "model/model.h"
-#include "model/presets.h"
 
 namespace braid {
-namespace {
 
-Result<size_t> parameters(const Preset& p, const std::string& size) {
+Result<size_t> preset_parameters(const Preset& p, const std::string& size) {
   const Result<Json> json = preset_config(std::string(p.name), size, 256);
   if (!json) return json.error();
   const Result<ModelConfig> config = parse_config(*json, std::string(p.name));
@@ -17,20 +15,6 @@ Result<size_t> parameters(const Preset& p, const std::string& size) {
   return Model::create(*config)->params().count();
 }
 
-void print_fields(const std::vector<FieldDoc>& fields) {
-  for (const FieldDoc& f : fields) say("    {:<20} {:<9} {}\n", f.name, f.value, f.help);
-}
-
-Json to_json(const std::vector<FieldDoc>& fields) {
-  Json j = Json::array();
-  for (const FieldDoc& f : fields) j.push_back({{"name", f.name}, {"default", f.value}, {"help", f.help}});
-  return j;
-}
-
-// Settings of a mixer with d_model 1024 at length 2048: parameters and numbers of state per layer.
-struct PerLayer {
-  size_t parameters, state;
-};
 PerLayer per_layer(const MixerEntry& m) {
   ModelConfig c;
   c.d_model = 1024;
@@ -47,47 +31,61 @@ PerLayer per_layer(const MixerEntry& m) {
   return {params.count(), s.memory + s.tails};
 }
 
+namespace {
+
+void print_fields(const std::vector<FieldDoc>& fields) {
+  for (const FieldDoc& f : fields) say("    {:<20} {:<9} {}\n", f.name, f.value, f.help);
+}
+
+Json to_json(const std::vector<FieldDoc>& fields) {
+  Json j = Json::array();
+  for (const FieldDoc& f : fields) j.push_back({{"name", f.name}, {"default", f.value}, {"help", f.help}});
+  return j;
+}
+
 int run(bool json) {
   if (!json) say("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
   for (const Preset& p : all_presets()) {
     Json sizes = Json::object();
     std::string line;
     for (const std::string& name : size_names(&p)) {
-      const Result<size_t> n = parameters(p, name);
+      const Result<size_t> n = preset_parameters(p, name);
       if (!n) return fail(n.error());
       sizes[name] = *n;
       line += *n >= 1000000000 ? fmt::format("  {} {:.2f} B", name, static_cast<double>(*n) * 1e-9)
                                : fmt::format("  {} {:.2f} M", name, static_cast<double>(*n) * 1e-6);
     }
     if (json)
-      print_json({{"arch", p.name}, {"summary", p.summary}, {"parameters", sizes}});
+      print_json({{"arch", p.name}, {"summary", p.summary}, {"paper", p.paper}, {"parameters", sizes}});
     else
-      say("  {:<20} {}\n  {:<20}{}\n", p.name, p.summary, "", line);
+      say("  {:<20} {}; {}\n  {:<20}{}\n", p.name, p.summary, p.paper, "", line);
   }
   if (!json)
-    say("\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and numbers of state per "
+    say("\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and state elements per "
         "layer with d_model 1024, 8 heads, 2048 tokens\n");
   for (const MixerEntry& m : built_in_mixers().all()) {
     const PerLayer size = per_layer(m);
     if (json) {
       print_json({{"mixer", m.name},
                   {"summary", m.summary},
+                  {"paper", m.paper},
                   {"parameters_per_layer", size.parameters},
                   {"state_per_layer", size.state},
                   {"settings", to_json(m.fields())}});
       continue;
     }
-    say("  {:<20} {} ({:.2f} M, {:.3g} K)\n", m.name, m.summary, static_cast<double>(size.parameters) * 1e-6,
-        static_cast<double>(size.state) * 1e-3);
+    say("  {:<20} {}; {} ({:.2f} M, {:.3g} K)\n", m.name, m.summary, m.paper,
+        static_cast<double>(size.parameters) * 1e-6, static_cast<double>(size.state) * 1e-3);
     print_fields(m.fields());
   }
   if (!json) say("\nMLPs and their settings (--set pattern.*.mlp.NAME=VALUE)\n");
   for (const MlpDoc& m : all_mlps()) {
     if (json) {
-      print_json({{"mlp", m.name}, {"summary", m.summary}, {"settings", to_json(m.fields)}});
+      print_json(
+          {{"mlp", m.name}, {"summary", m.summary}, {"paper", m.paper}, {"settings", to_json(m.fields)}});
       continue;
     }
-    say("  {:<20} {}\n", m.name, m.summary);
+    say("  {:<20} {}{}{}\n", m.name, m.summary, m.paper.empty() ? "" : "; ", m.paper);
     print_fields(m.fields);
   }
   return kOk;

@@ -53,7 +53,7 @@ struct InferenceFlags : WeightFlags {
   }
 };
 
-// Says on stderr if not all matrices could be kept as it was asked for.
+// Prints a note to stderr if some matrices could not be stored in the requested format.
 inline void tell_not_quantised(const ParamSet& params, std::optional<WeightFormat> wanted) {
   if (!wanted || !has_scales(*wanted)) return;
   size_t all = 0, not_fitting = 0;

@@ -7,8 +7,8 @@
 //   ... ops ...                                                // each also runs here
 //   exact.get(y.v), exact.loss()
 //
-// Values are found by the address of their f32 twin, so views need nothing and ops in place work. What nobody
-// has set is a constant: its f32 value. Choices (which experts) are those of the f32 run, so that a
+// Values are found by the address of their f32 twin, so views need nothing and ops in place work. A value
+// without set() is a constant: its f32 value. Choices (which experts) are those of the f32 run, so that a
 // derivative exists. States are not carried.
 #pragma once
 

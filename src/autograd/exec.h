@@ -77,8 +77,8 @@ class Tape {
   Par par() const { return par_; }
 
   int new_slot(size_t rows, size_t cols);
-  // Columns [begin, end) of another slot: what flows there lands in its gradient. A value that is read
-  // through parts is read through nothing else; parts must not overlap, and columns of no part get zeros.
+  // Creates a view of columns [begin, end) of `slot`; its gradient is that range of the parent's. Do not also
+  // read the parent directly. Views must not overlap; uncovered columns get zero gradient.
   int new_part(int slot, size_t begin, size_t end);
 
   // `backward` runs when the gradient of slot `out` is complete; it is dropped if nothing contributed to it.
@@ -90,13 +90,13 @@ class Tape {
   // For use inside a backward function:
   Mat<float> grad(int slot) const;  // the complete gradient of a slot
   struct Target {
-    Mat<float> to;  // data == nullptr: nobody wants it
+    Mat<float> to;  // data == nullptr: not needed
     Into into;
   };
   Target target(int slot);  // where to write a contribution, and whether to add
   void give(int from,
             int to);  // from's gradient is all that flows to `to`: handed over, or added if `to` has one
-  void set_grad(int slot, Mat<float> grad);   // the gradient lies in the caller's memory
+  void set_grad(int slot, Mat<float> grad);   // the gradient is in the caller's memory
   Mat<float> take(size_t rows, size_t cols);  // a temporary, to be put back
   void put(Mat<float> m) { free_[m.count()].push_back(m.data); }
 

@@ -1,7 +1,7 @@
-// The ops a model is made of: each runs a kernel and, when recording, remembers how to run it backward. x:
-// [rows, width]; where values of several rows maps meet (row_map.h), ops bring them to common rows. Ops with
-// a memory take `states`, one pointer per sequence: they go on from there and leave the new state in its
-// place; without states every sequence starts anew. Gradients do not flow through states.
+// The ops of a model: each runs a kernel and, when recording, records its backward. x: [rows, width]; inputs
+// with different row maps (row_map.h) are brought to common rows. Ops with a state take `states`, one pointer
+// per sequence, and update them in place; without states every sequence starts at zero. Gradients do not flow
+// through states.
 #pragma once
 
 #include <initializer_list>
@@ -166,8 +166,8 @@ Var pick(Exec& e, Var x, std::span<const uint32_t> which);
 Var sum_rows(Exec& e, std::span<const Var> parts, std::span<const std::span<const uint32_t>> which, size_t n,
              size_t cols);
 
-// Normalises (if weights are given) and rotates q and k; see attention(). In place when `in_place`, which
-// needs that nobody else reads q and k.
+// Normalises (if weights are given) and rotates q and k; see attention(). `in_place`: q and k are
+// overwritten, so no other op may read them.
 struct QkOptions {
   size_t heads, kv_heads, dk;
   int q_norm = -1, k_norm = -1;  // parameters, or -1

@@ -16,9 +16,9 @@ struct Param {
   size_t offset =
       0;  // in numbers, from the start of the block; a multiple of 16, so rows stay cache-line aligned
   bool decay = true;     // weight decay applies: matrices yes; norms, biases and decay rates no
-  double share = 1;      // of the tokens meet it: less than one for experts
+  double share = 1;      // share of the tokens that use it: below 1 for experts
   bool train = true;     // false: the optimiser leaves it alone
-  bool norm = false;     // weights of a norm, which decay only if asked
+  bool norm = false;     // weights of a norm, which decay only if requested
   bool precise = false;  // f32 in inference, too: vectors, and matrices whose small errors would grow
 
   size_t count() const { return static_cast<size_t>(shape.count()); }

@@ -4,7 +4,7 @@
 namespace braid {
 
 // SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal was closed; not under nohup); a second one ends the
-// program at once. And SIGPIPE: whoever read what the program prints has gone.
+// program at once. And SIGPIPE: the reader of stdout has ended.
 void catch_interrupts();
 bool interrupted();
 void release_interrupts();  // forgets one that was caught; the next ends the program

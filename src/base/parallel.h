@@ -38,9 +38,9 @@ class ThreadPool {
   const KernelChoice& kernels() const { return kernels_; }
 
   // Runs task(0) .. task(count-1) and returns when all are done. Thread i takes the i-th contiguous share, in
-  // order, and then what others have not begun: a thread that the system keeps waiting holds nobody up. Calls
-  // from inside a task run in that task's thread. What a task throws (it found no memory) is thrown again
-  // here once no task is running; those not begun by then are left out.
+  // order, and then unstarted tasks of other shares (work stealing), so that a busy core does not delay the
+  // rest. Calls from inside a task run in that task's thread. What a task throws (it found no memory) is
+  // thrown again here once no task is running; those not begun by then are left out.
   void run(size_t count, const std::function<void(size_t)>& task);
 
  private:

@@ -78,7 +78,7 @@ struct Function : Object {
 Value make_function(std::string name, Native native, Value self = {});
 Value unsupported_function(const std::string& name);
 
-// The variable `loop`. Like jinja2's it reads the next item only when it is asked for.
+// The variable `loop`. Like jinja2's it reads the next item only on demand.
 class Loop : public Object {
  public:
   Loop(const Value& walked, std::function<bool(const Value&)> wanted);

@@ -5,8 +5,9 @@
 //   auto text = chat->render({{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
 //                             {"add_generation_prompt", true}, {"enable_thinking", false}});
 //
-// A template is a program in the language of jinja2. docs/reference/chat_templates.md says what of it is known here;
-// the rest is an error that names it and its line. Results are those of transformers' apply_chat_template.
+// A template is a program in the language of jinja2. docs/reference/chat_templates.md says what of it is
+// known here; the rest is an error that names it and its line. Results are those of transformers'
+// apply_chat_template.
 #pragma once
 
 #include <ctime>
@@ -33,7 +34,7 @@ struct ChatTemplateOptions {
 
 class ChatTemplate {
  public:
-  // `name` stands before errors.
+  // `name`: prefix of error messages.
   static Result<ChatTemplate> parse(std::string_view source, std::string name = "chat template",
                                     ChatTemplateOptions options = {});
 

@@ -1,5 +1,5 @@
 // Where batches come from. A source is a pure function of its seed and the sample's index: a resumed run
-// needs only the position, and it does not matter which thread or machine asks for which sample.
+// needs only the position, and samples are independent of the thread or machine that requests them.
 #pragma once
 
 #include <cstddef>

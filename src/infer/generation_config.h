@@ -1,5 +1,4 @@
-// How a released model wants to be sampled: generation_config.json, and the token ids of config.json where it
-// is silent.
+// Recommended sampling of a released model: generation_config.json, else the token ids of config.json.
 //
 //   Result<GenerationConfig> g = load_generation_config("model-folder");
 //   Sampler sampler(g->sampling());

@@ -1,16 +1,15 @@
-// What a session has read, kept at many places, so that a prompt that begins like an earlier one need not be
-// read again. Recurrent states cannot be cut, so states are kept on a grid and where texts often part (ends
-// of messages, of prompts, of answers): a new prompt goes on from the last place before it differs, and what
-// it has to read again is bounded by the grid, not by the prompt.
+// Prefix cache. A recurrent state cannot be truncated, so states are saved every `grid` tokens and at the
+// ends of messages, prompts and answers. A new prompt resumes from its longest saved prefix; the tokens to
+// prefill again are bounded by the grid.
 //
 //   PromptMemory memory;
-//   Recalled r = memory.recall(session, prompt);          // the session now stands behind r.cached tokens
+//   Recalled r = memory.recall(session, prompt);          // the session has read r.cached tokens
 //   g.known = r.cached;
 //   g.snapshots_at = memory.places(prompt, r.cached, ends_of_messages);
 //   g.snapshot = [&](size_t n, State s) { memory.keep(prompt, n, std::move(s), "..."); };
 //
-// States share keys and values in pages, so a place in a long prompt costs the recurrent memories alone. The
-// budget counts each page once; what was used longest ago goes first.
+// Saved states share pages of the KV cache, so a further one costs only the recurrent states. The budget
+// counts each page once; the least recently used state is evicted first.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A session: a model and what it remembers of one sequence.
+// A session: a model and its state for one sequence.
 //
 //   Context context;                                    // all processors
 //   Session s(model, context);

@@ -1,4 +1,4 @@
-// A model folder as a user has it: weights, tokenizer, and how the model wants to be sampled.
+// A model folder: weights, tokenizer and recommended sampling settings.
 #pragma once
 
 #include <memory>

@@ -2,7 +2,7 @@
 //
 // A folder that Braid fills carries a mark, the file `.braid`: its kind, the mark's version and, for a
 // converted model, the names of the files that were written. A folder is written to only if it is empty or
-// has the mark of its kind, so that a slip of the path replaces nobody's files.
+// has the mark of its kind, so that a mistyped path replaces no other files.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ struct FolderMark {
 Result<std::optional<FolderMark>> read_mark(const std::string& dir);  // none: there is no mark
 Status write_mark(const std::string& dir, const FolderMark& mark);
 
-// May `dir` be written as a folder of this kind: is it missing, empty or marked so? `known`: it has no mark,
-// but the caller knows it by other signs, those of before there were marks. `option` names the folder in
+// An error unless `dir` is missing, empty or marked as this kind. `known`: accept a folder without a mark,
+// because the caller has recognised it otherwise (folders older than marks). `option` names the folder in
 // errors, as it was typed: "--run".
 Status check_folder(const std::string& option, const std::string& dir, FolderKind kind, bool known = false);
 // The same; then the folder is there and marked.
@@ -56,8 +56,7 @@ Status commit_model_folder(const std::string& tmp, const std::string& out);
 // too, but that is not in its mark.
 Status check_replaceable(const std::string& option, const std::string& out);
 
-// Files beside the weights that belong to a model whoever computes it: its tokenizer, chat template,
-// generation settings.
+// Files of a model besides its weights, for any engine: tokenizer, chat template, generation settings.
 std::span<const std::string_view> companion_files();
 // Folders of more chat templates, *.jinja: that of transformers, and its older name.
 inline constexpr std::string_view kTemplateFolders[] = {"additional_chat_templates", "chat_templates"};

@@ -43,9 +43,9 @@ struct ParamConfig {
        {"zeros", ParamInit::kZeros},
        {"ones", ParamInit::kOnes},
        {"identity", ParamInit::kIdentity}},
-      "what it starts as");
-    v("column", column, {0, 1 << 20}, "identity: where the ones begin, element (i, column + i)");
-    v("train", train, "false: it stays as it starts");
+      "initial value: of the model family, 0, 1, or the identity");
+    v("column", column, {0, 1 << 20}, "identity: element (i, column + i) is 1");
+    v("train", train, "false: the parameter keeps its initial value");
   }
 };
 
@@ -63,17 +63,18 @@ struct ModelConfig {
   template <class V>
   void visit(V& v) {
     v("vocab_size", vocab_size, {1, 1 << 24}, "number of tokens");
-    v("outputs", outputs, {0, 1 << 24}, "only the first so many tokens can be answers; 0 = all");
+    v("outputs", outputs, {0, 1 << 24},
+      "number of tokens that can be predicted, the first of the vocabulary; 0 = all");
     v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
     v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
     v("init", init, {{"scaled", InitScheme::kScaled}, {"fla", InitScheme::kFla}},
-      "initial weights: normal; scaled = matrices that write to the residual stream less by sqrt(2 layers), "
-      "convolutions uniform; fla = as fla's models: those matrices uniform by their width and less by "
-      "sqrt(2 layers), convolutions normal");
+      "initial weights: normal with init_std, except matrices that write to the residual stream and "
+      "convolutions; scaled = the former divided by sqrt(2 layers), the latter uniform; fla = as in fla's "
+      "models");
     v("init_std", init_std, {0, 100}, "standard deviation of initial weights");
-    v("dropout", dropout, "share of the mixer's and MLP's output dropped in training");
-    v("embedding_dropout", embedding_dropout, "the same of what enters the first layer");
+    v("dropout", dropout, "dropout of the outputs of mixer and MLP in training");
+    v("embedding_dropout", embedding_dropout, "dropout of the first layer's input in training");
     v("zero_centred_norms", zero_centred_norms,
       "norms multiply with 1 + weight and start at weight 0 (Qwen3-Next)");
     v("tie_embeddings", tie_embeddings, "use the embedding as the output head");

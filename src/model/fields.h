@@ -91,7 +91,7 @@ class FieldReader {
   }
 
   void allow(const char* name) { known_.emplace_back(name); }  // a key that is read elsewhere
-  void finish();                                               // reports keys that nobody asked for
+  void finish();                                               // reports keys that were not read
   void problem(const std::string& name, const std::string& what, const std::string& fix);
 
  private:

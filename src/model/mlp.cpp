@@ -110,14 +110,14 @@ class Moe : public Mlp {
 // ---- The table
 
 struct MlpKind {
-  std::string_view name, summary;
+  std::string_view name, summary, paper;
   MlpConfig::Settings defaults;
 };
 const MlpKind kMlpKinds[] = {
-    {"swiglu", "W_down (silu(W_gate x) * W_up x)", SwigluConfig()},
-    {"gelu", "W_down gelu(W_up x)", GeluConfig()},
-    {"moe", "mixture of SwiGLU experts, with one that sees every token", MoeConfig()},
-    {"none", "no MLP: the layer is its mixer", NoMlp()},
+    {"swiglu", "W_down (silu(W_gate x) * W_up x)", "arXiv:2002.05202", SwigluConfig()},
+    {"gelu", "W_down gelu(W_up x)", "arXiv:1606.08415", GeluConfig()},
+    {"moe", "mixture of SwiGLU experts with a router and one shared expert", "arXiv:2401.06066", MoeConfig()},
+    {"none", "no MLP: the layer is its mixer", "", NoMlp()},
 };
 
 void parse(DenseConfig& c, const Json& settings, const std::string& where, std::vector<Problem>& problems) {
@@ -213,7 +213,11 @@ std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model,
 std::vector<MlpDoc> all_mlps() {
   std::vector<MlpDoc> all;
   for (const MlpKind& k : kMlpKinds)
-    std::visit([&](const auto& c) { all.push_back({k.name, k.summary, list_fields(c)}); }, k.defaults);
+    std::visit(
+        [&](const auto& c) {
+          all.push_back({k.name, k.summary, k.paper, list_fields(c)});
+        },
+        k.defaults);
   return all;
 }
 

@@ -21,7 +21,7 @@ std::unique_ptr<Mlp> make_mlp(const MlpConfig& config, const ModelConfig& model,
 
 // Kinds and their settings, for `braid archs`.
 struct MlpDoc {
-  std::string_view name, summary;
+  std::string_view name, summary, paper;
   std::vector<FieldDoc> fields;
 };
 std::vector<MlpDoc> all_mlps();

@@ -14,7 +14,7 @@ struct DenseConfig {
   template <class V>
   void visit(V& v) {
     v("d_ff", d_ff, {1, 1e7}, "inner width");
-    v("bias", bias, "biases in all products");
+    v("bias", bias, "biases in all projections");
   }
 };
 struct SwigluConfig : DenseConfig {};
@@ -25,9 +25,9 @@ struct MoeConfig {
   template <class V>
   void visit(V& v) {
     v("experts", experts, {1, 4096}, "number of experts");
-    v("top_k", top_k, {1, 4096}, "experts that a token goes to");
+    v("top_k", top_k, {1, 4096}, "experts per token");
     v("d_ff", d_ff, {1, 1e7}, "inner width of an expert");
-    v("shared_d_ff", shared_d_ff, {0, 1e7}, "inner width of the expert that sees every token; 0 = d_ff");
+    v("shared_d_ff", shared_d_ff, {0, 1e7}, "inner width of the shared expert; 0 = d_ff");
   }
   int64_t shared_width() const { return shared_d_ff ? shared_d_ff : d_ff; }
 };

@@ -41,16 +41,15 @@ class Model {
   std::vector<Problem> param_problems(const SafeTensors& file) const;  // why a file does not fit
 
   void init(uint64_t seed);  // each parameter from its own random stream
-  // Numbers [first, ...) of a parameter that nobody has trained, spread as init() would but quickly made: for
-  // models whose speed alone matters.
+  // Elements [first, ...) of an untrained parameter, distributed as by init() but faster: for models whose
+  // speed alone matters.
   void random_numbers(size_t param, uint64_t seed, size_t first, std::span<float> to) const;
   State new_state() const;
 
   struct Input {
-    std::span<const int32_t> tokens;    // all sequences, one after the other
-    std::span<const uint32_t> offsets;  // where each starts, and the end
-    std::span<State* const> states =
-        {};  // one per sequence: it continues from there; empty: each stands alone
+    std::span<const int32_t> tokens;             // all sequences, one after the other
+    std::span<const uint32_t> offsets;           // where each starts, and the end
+    std::span<State* const> states = {};         // one per sequence, updated; empty: zero initial states
     std::span<Snapshots* const> snapshots = {};  // one per sequence with states, each may be null; or empty
     bool share = true;  // without states: equal rows are computed once, queries of output rows only
   };
@@ -58,7 +57,7 @@ class Model {
   // kSkinnyRows tokens in all gives each of them the bits that it gets in a pass of its own.
   Var hidden(Exec& exec, const Input& input, std::span<const uint32_t> rows) const;
   Mat<float> logits(Exec& exec, Var hidden) const;
-  // As if nothing from that position on had been read; how far back is State::undo's.
+  // Undoes all tokens from that position on; State::undo limits the distance.
   static Status rollback(Exec& exec, State& state, int64_t position) {
     return state.rollback(exec, position);
   }

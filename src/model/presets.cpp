@@ -127,66 +127,73 @@ constexpr std::array kSizes{Size{"tiny", {64, 2, 4, 192}},
 
 constexpr std::array kPresets{
     Preset{"transformer", "Transformer++: softmax attention with RoPE, RMSNorm, SwiGLU, no biases",
-           [](const Dims& d) { return pattern_of({attention(d)}); }},
-    Preset{"linear-attention", "linear attention with 1 + elu features, normalised",
+           "arXiv:1706.03762, arXiv:2302.13971", [](const Dims& d) { return pattern_of({attention(d)}); }},
+    Preset{"linear-attention", "linear attention with 1 + elu features, normalised", "arXiv:2006.16236",
            [](const Dims& d) { return pattern_of({fast_weight("linear_attention", d)}); }},
-    Preset{"retnet", "RetNet: a constant decay per head",
+    Preset{"retnet", "RetNet: a constant decay per head", "arXiv:2307.08621",
            [](const Dims& d) { return pattern_of({retnet(d)}); }},
-    Preset{"gla", "gated linear attention", [](const Dims& d) { return pattern_of({gla(d)}); }},
-    Preset{"hgrn2", "HGRN2", [](const Dims& d) { return pattern_of({fast_weight("hgrn2", d)}); }},
-    Preset{"mamba", "Mamba, each layer with an MLP so that depth and width are everybody's",
+    Preset{"gla", "gated linear attention", "arXiv:2312.06635",
+           [](const Dims& d) { return pattern_of({gla(d)}); }},
+    Preset{"hgrn2", "HGRN2", "arXiv:2404.07904",
+           [](const Dims& d) { return pattern_of({fast_weight("hgrn2", d)}); }},
+    Preset{"mamba", "Mamba, with an MLP in each layer, for equal depth and width", "arXiv:2312.00752",
            [](const Dims&) { return pattern_of({mamba()}); }},
-    Preset{"mamba2", "Mamba2, each layer with an MLP so that depth and width are everybody's",
+    Preset{"mamba2", "Mamba2, with an MLP in each layer, for equal depth and width", "arXiv:2405.21060",
            [](const Dims& d) { return pattern_of({mamba2(d)}); }},
-    Preset{"samba", "Mamba and windowed attention in turn",
+    Preset{"samba", "Mamba and windowed attention in turn", "arXiv:2406.07522",
            [](const Dims& d) {
              return pattern_of({mamba(), windowed(d)});
            }},
-    Preset{"deltanet", "DeltaNet: the delta rule",
+    Preset{"deltanet", "DeltaNet: the delta rule", "arXiv:2102.11174, arXiv:2406.06484",
            [](const Dims& d) { return pattern_of({fast_weight("deltanet", d)}); }},
-    Preset{"gated-deltanet", "Gated DeltaNet: the delta rule with a decay",
+    Preset{"gated-deltanet", "Gated DeltaNet: the delta rule with a decay", "arXiv:2412.06464",
            [](const Dims& d) { return pattern_of({fast_weight("gated_deltanet", d)}); }},
-    Preset{"gdn-h1", "Gated DeltaNet H1: Gated DeltaNet and windowed attention in turn",
+    Preset{"gdn-h1", "Gated DeltaNet H1: Gated DeltaNet and windowed attention in turn", "arXiv:2412.06464",
            [](const Dims& d) {
              return pattern_of({fast_weight("gated_deltanet", d), windowed(d)});
            }},
-    Preset{"gdn-h2", "Gated DeltaNet H2: Mamba2, Gated DeltaNet, windowed attention",
+    Preset{"gdn-h2", "Gated DeltaNet H2: Mamba2, Gated DeltaNet, windowed attention", "arXiv:2412.06464",
            [](const Dims& d) {
              return pattern_of({mamba2(d), fast_weight("gated_deltanet", d), windowed(d)});
            }},
     Preset{"gdn-swa-mamba2", "H2 in another order: Gated DeltaNet, windowed attention, Mamba2",
+           "arXiv:2412.06464",
            [](const Dims& d) {
              return pattern_of({fast_weight("gated_deltanet", d), windowed(d), mamba2(d)});
            }},
     Preset{"gdn-mamba2-swa", "H2 in another order: Gated DeltaNet, Mamba2, windowed attention",
+           "arXiv:2412.06464",
            [](const Dims& d) {
              return pattern_of({fast_weight("gated_deltanet", d), mamba2(d), windowed(d)});
            }},
     Preset{"mamba2-swa-gdn", "H2 in another order: Mamba2, windowed attention, Gated DeltaNet",
+           "arXiv:2412.06464",
            [](const Dims& d) {
              return pattern_of({mamba2(d), windowed(d), fast_weight("gated_deltanet", d)});
            }},
-    Preset{"hqlt-sync", "HQLT: attention and DeltaNet in each layer, both get every token",
-           [](const Dims& d) { return pattern_of({hqlt(d, "sync")}); }},
-    Preset{"hqlt-delayed-stream", "HQLT: DeltaNet gets what leaves the attention window",
-           [](const Dims& d) { return pattern_of({hqlt(d, "delayed_stream")}); }},
-    Preset{"hqlt-delayed-chunk", "HQLT: attention inside a chunk, DeltaNet for what came before it",
-           [](const Dims& d) { return pattern_of({hqlt(d, "delayed_chunk")}); }},
-    Preset{"hqlt-sync-linear", "HQLT with additive writes instead of the delta rule",
+    Preset{"hqlt-sync", "HQLT: attention and DeltaNet in each layer, both update on every token",
+           "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "sync")}); }},
+    Preset{"hqlt-delayed-stream", "HQLT: DeltaNet is updated with tokens that leave the attention window",
+           "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "delayed_stream")}); }},
+    Preset{"hqlt-delayed-chunk", "HQLT: attention inside a chunk, DeltaNet for all earlier chunks",
+           "arXiv:2506.00744", [](const Dims& d) { return pattern_of({hqlt(d, "delayed_chunk")}); }},
+    Preset{"hqlt-sync-linear", "HQLT with additive writes instead of the delta rule", "arXiv:2506.00744",
            [](const Dims& d) {
              Json m = hqlt(d, "sync");
              m["write"] = "additive";
              return pattern_of({m});
            }},
     Preset{"deltaformer", "DeltaFormer: attention with a delta rule on its key-value memory",
+           "arXiv:2505.19488",
            [](const Dims& d) {
              return pattern_of({{{"type", "deltaformer"}, {"heads", d.heads}}});
            }},
-    Preset{"kda", "Kimi Delta Attention: a decay per key channel",
+    Preset{"kda", "Kimi Delta Attention: a decay per key channel", "arXiv:2510.26692",
            [](const Dims& d) { return pattern_of({fast_weight("kda", d)}); }},
-    Preset{"gated-deltaproduct", "Gated DeltaProduct: two delta steps per token",
+    Preset{"gated-deltaproduct", "Gated DeltaProduct: two delta steps per token", "arXiv:2502.10297",
            [](const Dims& d) { return pattern_of({fast_weight("gated_deltaproduct", d)}); }},
     Preset{"qwen3-next", "Qwen3-Next: as qwen3.5, with a mixture of experts in every layer",
+           "arXiv:2412.06464, arXiv:2505.06708",
            [](const Dims& d) {
              Json p = qwen_pattern(d);
              for (Json& l : p) l["mlp"] = {{"type", "moe"}, {"experts", 8}, {"top_k", 2}};
@@ -196,8 +203,8 @@ constexpr std::array kPresets{
            [] {
              return std::vector<OwnSize>{{"80B", [] { return qwen_moe({2048, 48, 16}, 151936, 512, 10); }}};
            }},
-    Preset{"qwen3.5", "Qwen3.5: three Gated DeltaNet layers to one of gated attention", qwen_pattern,
-           qwen_settings,
+    Preset{"qwen3.5", "Qwen3.5: three Gated DeltaNet layers to one of gated attention",
+           "arXiv:2412.06464, arXiv:2505.06708", qwen_pattern, qwen_settings,
            [] {
              return std::vector<OwnSize>{{"0.8B",
                                           [] {
@@ -220,7 +227,7 @@ constexpr std::array kPresets{
                                           }}};
            }},
     Preset{"olmo-hybrid", "Olmo Hybrid: three Gated DeltaNet layers to one of attention without positions",
-           olmo_pattern, nullptr,
+           "arXiv:2604.03444", olmo_pattern, nullptr,
            [] {
              return std::vector<OwnSize>{
                  {"7B", [] {

@@ -22,7 +22,7 @@ struct OwnSize {  // of a released model, which fits no general table
 };
 
 struct Preset {
-  std::string_view name, summary;
+  std::string_view name, summary, paper;
   Json (*pattern)(const Dims& dims);              // its layers; those without an "mlp" get a SwiGLU
   Json (*settings)() = nullptr;                   // further settings of the model
   std::vector<OwnSize> (*own_sizes)() = nullptr;  // besides the general ones

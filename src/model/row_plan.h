@@ -2,7 +2,7 @@
 //
 //   stream   the residual stream: tokens with the same tokens before them share a row (prefix sharing)
 //   input    what the first mixer reads: equal tokens share a row
-//   output   what the last mixer returns: the rows that the caller wants
+//   output   result of the last mixer: output rows only
 //
 // A null map means a row per token. Everything here lives in the arena of the pass.
 #pragma once
@@ -23,7 +23,7 @@ struct RowPlan {
 struct RowPlanInput {
   std::span<const int32_t> tokens;
   std::span<const uint32_t> offsets;
-  std::span<const uint32_t> wanted;  // tokens whose rows the caller wants, ascending
+  std::span<const uint32_t> wanted;  // tokens that need an output row, ascending
   size_t vocab_size;
   bool share;  // equal rows may be computed once: nothing is random, no sequence has a state
 };

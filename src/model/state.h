@@ -1,7 +1,7 @@
-// State: what a model remembers of a sequence. A value: it can be copied, compared and kept; copies share
-// memory until one of them writes.
+// State of a model for one sequence. A value: it can be copied, compared and kept; copies share memory until
+// one of them writes.
 //
-//   state.undo = 8;                                  // from now on the last 8 tokens can be taken back
+//   state.undo = 8;                                  // from here on the last 8 tokens can be rolled back
 //   ...
 //   model.rollback(exec, state, state.position - 3); // as if the last 3 had never been read, bit for bit
 #pragma once
@@ -73,7 +73,7 @@ class Memory {
 // Runs what wrote to a memory again: rows are what it was given from `position` on.
 using Replay = std::function<void(Exec& exec, Mat<const float> rows, int64_t position, float* memory)>;
 
-// What one layer's mixer remembers. A mixer uses what it needs of this.
+// State of one layer's mixer. A mixer uses some of these members.
 struct LayerState {
   KvCache kv;         // keys and values
   Memory fast;        // fast-weight matrices [value_heads, dk, dv]
@@ -82,8 +82,9 @@ struct LayerState {
   Memory scan;        // states of a selective scan [channels, state]
   Memory delayed;     // keys and values on their way to the fast weights [window, width]
 
-  // A stretch of the way back: the memories as they were at its start, and what they have been given since.
-  // Keys, values and strengths of a token are 64 times smaller than the matrix they change (heads of 128).
+  // Segment of the rollback log: copies of the states at its start and every input written since. Rollback
+  // restores the copies and replays the inputs. Keys, values and strengths of a token are 64 times smaller
+  // than the matrix that they change (heads of 128).
   struct Given {
     Memory before;
     std::vector<float> rows;      // [tokens, width]
@@ -94,11 +95,11 @@ struct LayerState {
   using Stretch = std::array<Given, kKinds>;
   std::vector<Stretch> trail;
   int64_t reach = INT64_MAX;  // the oldest position that a rollback may reach: its window is kept
-  // The first position that will be asked from here.
+  // The first position of later queries, a rollback to `reach` included.
   int64_t next_query() const { return std::min(reach, kv.end()); }
 
-  size_t bytes() const;                            // without the way back
-  bool operator==(const LayerState& other) const;  // of what is remembered
+  size_t bytes() const;                            // without the rollback log
+  bool operator==(const LayerState& other) const;  // compares states, not rollback logs
 };
 struct NamedMemory {
   const char* name;
@@ -146,8 +147,8 @@ struct State {
   std::vector<Stretch> trail_;  // as in the layers
 };
 
-// States on the way through a prompt, at no extra pass: asked for by position, rounded down to a multiple of
-// kCutRows tokens from the start of the pass (its end is exact). The pass has the same bits as without.
+// States inside a pass over a prompt, without an extra pass. Positions are rounded down to a multiple of
+// kCutRows tokens from the start of the pass (its end is exact). Results of the pass are bit-identical.
 struct Snapshots {
   std::vector<int64_t> at;
   std::vector<State> taken;  // what Model::hidden adds, by position

@@ -1,8 +1,8 @@
-// A state in a file, to go on later or elsewhere: safetensors with what each layer remembers,
+// A state in a file, to be resumed: safetensors with the state of each layer,
 //   layers.0.k, layers.0.v [tokens held, width]     layers.0.fast, .normaliser, .conv, .scan, .delayed
 //   [numbers]     tokens [position], what was read, if the writer knew it
 // and as metadata the position, the model's config, a hash of its weights and one of all the rest of the
-// file. Going on from it gives the bits of never having stopped. A file that was cut or changed anywhere, or
+// file. A resumed run is bit-identical to an uninterrupted one. A file that was cut or changed anywhere, or
 // that another model wrote, is refused.
 #pragma once
 

@@ -30,8 +30,8 @@ Result<std::vector<ParamSource>> braid_sources(const ParamSet& params, const Saf
                                                const std::string& path);
 bool is_quantised(const SafeTensors& file);
 
-// In which format a matrix is kept if `wanted` is asked for: what is precise, or has no whole blocks, stays
-// as it is.
+// Storage format of a matrix if `wanted` is requested: precise matrices, and those without whole blocks, keep
+// theirs.
 WeightFormat kept_format(const Param& p, const ParamSource& from, std::optional<WeightFormat> wanted);
 
 // A parameter's numbers from `first` on, as f32.

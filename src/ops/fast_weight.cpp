@@ -105,8 +105,8 @@ void run(OpCall& c) {
 const CallableOp& fast_weight_op() {
   static const CallableOp op{
       "fast_weight",
-      "linear recurrence with a matrix state: S = exp(g) S + k u^T, o = scale S^T q; u = v, or with beta the "
-      "delta rule u = beta (v - S^T k) of the decayed state",
+      "linear recurrence: S = exp(g) S + k u^T, o = scale S^T q; u = v or, with beta, beta (v - (exp(g) S)^T "
+      "k)",
       {{"q", "B T Hk dk", OpNeed::kRequired, "the queries"},
        {"k", "B T Hk dk", OpNeed::kRequired, "the keys"},
        {"v", "B T Hv dv", OpNeed::kRequired,

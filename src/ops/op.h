@@ -65,7 +65,7 @@ struct CallableOp {
   std::vector<OpInput> inputs;
   std::vector<OpOutput> outputs;
   std::vector<OpSetting> settings;
-  std::vector<OpForm> forms;  // the first is used if none is asked for
+  std::vector<OpForm> forms;                                             // the first is the default
   void (*validate)(const OpCall& call, std::vector<Problem>& problems);  // extents and settings; or null
   void (*run)(OpCall& call);
 };

@@ -48,7 +48,7 @@ const CallableOp& short_conv_op() {
       "short_conv",
       "depthwise causal convolution over the last W tokens",
       {{"x", "B T D", OpNeed::kRequired, "the inputs"},
-       {"w", "D W", OpNeed::kRequired, "the taps, the last meets the newest token; W from 2 to 8"},
+       {"w", "D W", OpNeed::kRequired, "the taps; the last is for the newest token; W from 2 to 8"},
        {"state", "B D W-1", OpNeed::kOptional, "the W - 1 inputs before, oldest first, else zeros"},
        lengths_input(),
        {"dy", "B T D", OpNeed::kCotangent, "the gradient of y"}},

@@ -1,5 +1,5 @@
-// Reads the fields of a JSON object. The first problem is kept; done() also refuses fields nobody asked for,
-// since a setting that is skipped would give other ids.
+// Reads the fields of a JSON object. The first problem is kept; done() also refuses fields that were
+// not read, since an ignored setting would give other ids.
 #pragma once
 
 #include <fmt/format.h>

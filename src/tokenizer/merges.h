@@ -49,7 +49,7 @@ struct Symbol {
   uint32_t bytes;  // of the text it covers
 };
 
-// Merges `symbols` in place; what is left stands at the front.
+// Merges `symbols` in place; the result is at the front.
 class Merger {
  public:
   void merge(const MergeTable& table, std::vector<Symbol>& symbols);

@@ -1,4 +1,4 @@
-// Remembers the ids of words. Most words of a text have been seen before.
+// Cache of the ids of words. Most words of a text are repeated.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ struct Claim {
 struct Findings {
   std::vector<Claim> claims;
   Json figures = Json::object();
-  Page page{""};  // what stands below the claims
+  Page page{""};  // the page below the claims
 };
 
 class Stages {

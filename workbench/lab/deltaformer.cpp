@@ -6,7 +6,8 @@
 namespace braid {
 namespace {
 
-constexpr const char* kDeltaFormerPaper = "DeltaFormer: attention with a delta rule";
+constexpr const char* kDeltaFormerPaper =
+    "Understanding Transformer from the perspective of associative memory (DeltaFormer, arXiv:2505.19488)";
 
 TrainOptions swaps(Effort e) {
   TrainOptions o;

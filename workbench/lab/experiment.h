@@ -74,7 +74,7 @@ struct Study {
 };
 
 struct Experiment {
-  std::string_view name, title, paper;  // paper: author and place
+  std::string_view name, title, paper;  // paper: title, and "arXiv:NUMBER"
   std::string_view shows;               // one or two sentences: what is trained and what should be seen
   Measure measure = {};
   std::vector<Trial> (*trials)(Effort effort) = nullptr;

@@ -11,7 +11,7 @@
 namespace braid {
 namespace {
 
-constexpr const char* kGdnPaper = "Gated Delta Networks (Yang, Kautz, Hatamizadeh)";
+constexpr const char* kGdnPaper = "Gated Delta Networks (Yang, Kautz, Hatamizadeh, arXiv:2412.06464)";
 constexpr const char* kLoss = "loss";
 
 constexpr PaperText kText{.size = "400M", .length = 4096, .batch = 128, .steps = 28610};

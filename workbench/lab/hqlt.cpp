@@ -148,7 +148,8 @@ std::vector<Trial> mixings(Effort e) {
   return out;
 }
 
-constexpr const char* kHqltPaper = "Hybrid quadratic-linear transformers (HQLT)";
+constexpr const char* kHqltPaper =
+    "Hybrid quadratic-linear transformers (HQLT; Irie, Yau, Gershman, arXiv:2506.00744)";
 
 }  // namespace
 

@@ -201,15 +201,15 @@ std::span<const Experiment> recall_experiments() {
   static const Experiment all[] = {
       {.name = "mqar",
        .title = "Associative recall against state size",
-       .paper = "Zoology and Based (multi-query associative recall)",
+       .paper = "Zoology (arXiv:2312.04927) and Based (arXiv:2402.18668)",
        .shows =
-           "Every family with the same width remembers key-value pairs: 8 to 128 of them. Attention holds "
-           "all, a recurrent state as many as fit.",
+           "Recall of 8 to 128 key-value pairs, with every mixer at the same width. Attention recalls all of "
+           "them, a recurrent state as many as it has room for.",
        .measure = {},
        .trials = mqar},
       {.name = "words",
        .title = "Words of groups",
-       .paper = "Grazzi and others; DeltaProduct",
+       .paper = "Negative eigenvalues (Grazzi and others, arXiv:2411.12537); DeltaProduct (arXiv:2502.10297)",
        .shows = "The product of all elements so far. Eigenvalues down to -1 let one layer of the delta rule "
                 "follow swaps far beyond the training length.",
        .measure = {},
@@ -217,16 +217,16 @@ std::span<const Experiment> recall_experiments() {
        .length_metric = "first "},
       {.name = "state-recall",
        .title = "State-based recall: what only a hybrid can do",
-       .paper = "Olmo Hybrid",
-       .shows = "Five pointers into a table are swapped again and again; then the value under one of them is "
-                "asked for. Following the pointers needs a state, reading the value needs recall. All models "
+       .paper = "Olmo Hybrid (arXiv:2604.03444)",
+       .shows = "Five pointers into a table are swapped again and again; the answer is the value under one "
+                "of them. Following the pointers needs a state, reading the value needs recall. All models "
                 "have the same number of parameters; the delta rule's memory is too small for the table.",
        .measure = {},
        .trials = state_recall,
        .expected = state_recall_expected},
       {.name = "pcr-learn",
        .title = "Parity-conditioned retrieval, learned",
-       .paper = "Shorter scratchpads for Qwen-style hybrids",
+       .paper = "Provably shorter scratchpads (Steifer, arXiv:2605.16640)",
        .shows = "The parity of n bits decides which of two addresses is looked up in a table. The parity "
                 "needs a state, the table needs recall. All models have the same number of parameters; the "
                 "delta rule's memory is too small for the table.",

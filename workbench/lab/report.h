@@ -25,7 +25,7 @@ struct Made {
 Made made_here(const Program& program);
 Json to_json(const Made& made);
 Result<Made> read_made(const Json& object, const std::string& file);
-// How to do it again; `more` stands before the program and the machine.
+// How to reproduce it; `more` precedes the program and the machine.
 void add_made(const Made& made, const std::string& more, Page& page);
 
 Page report_page(const Experiment& e, const Study& study, const Made& made);

@@ -147,7 +147,7 @@ std::span<const Experiment> scaling_experiments() {
   static const Experiment all[] = {
       {.name = "scaling",
        .title = "A small scaling ladder",
-       .paper = "Olmo Hybrid",
+       .paper = "Olmo Hybrid (arXiv:2604.03444)",
        .shows = "Transformer, two hybrids, Gated DeltaNet and Mamba2 at four sizes and several amounts of "
                 "text; a scaling law for each, and how much less text each needs than the Transformer.",
        .measure = {Measure::Kind::kLoss, "", "held-out nats per byte"},

@@ -27,8 +27,8 @@ class CountedRecall final : public Task {
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(1);
     all.push_back({"pairs", &pairs_, 1, 65536, "keys in the longest table"});
-    all.push_back({"keys", &keys_, 1, 65536, "keys there are"});
-    all.push_back({"values", &values_, 2, 65536, "values there are"});
+    all.push_back({"keys", &keys_, 1, 65536, "number of different keys"});
+    all.push_back({"values", &values_, 2, 65536, "number of different values"});
     return all;
   }
   std::vector<Problem> validate() const override {

@@ -20,7 +20,7 @@ class Induction final : public Task {
     return {{"train_length", &train_length_, least, most, "training length"},
             {"test_min", &test_min_, least, most, "shortest test length, a power of two"},
             {"test_max", &test_max_, least, most, "longest test length, a power of two"},
-            {"vocabulary", &vocabulary_, 3, 65536, "the special token and others"}};
+            {"vocabulary", &vocabulary_, 3, 65536, "tokens: the special token and the others"}};
   }
   std::vector<Problem> validate() const override {
     std::vector<Problem> problems;

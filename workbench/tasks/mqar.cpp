@@ -32,13 +32,13 @@ class Mqar final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(4);
-    all.push_back({"train_pairs", &train_pairs_, 1, 16384, "pairs to remember in training"});
-    all.push_back({"test_pairs", &test_pairs_, 1, 16384, "pairs to remember in tests"});
-    all.push_back({"vocabulary", &vocabulary_, 4, 1 << 20, "blank, keys and values"});
+    all.push_back({"train_pairs", &train_pairs_, 1, 16384, "pairs in a training sample"});
+    all.push_back({"test_pairs", &test_pairs_, 1, 16384, "pairs in a test sample"});
+    all.push_back({"vocabulary", &vocabulary_, 4, 1 << 20, "tokens: the blank, keys and values"});
     all.push_back(
         {"power", &power_, 1e-6, 1, "weights of the gaps: 1 is uniform, near 0 prefers early queries"});
     all.push_back({"noise", &noise_, 0, 0, "random tokens instead of blanks"});
-    all.push_back({"mix", &mix_, 0, 0, "a mix of sizes instead of lengths and pairs"});
+    all.push_back({"mix", &mix_, 0, 0, "a mix of lengths and pairs instead of one length"});
     return all;
   }
   std::vector<Problem> validate() const override {

@@ -67,8 +67,8 @@ class Pcr final : public Task {
     std::vector<Setting> all = lengths_.settings(1);
     all.push_back({"train_pairs", &train_pairs_, 4, 65536, "longest table in training"});
     all.push_back({"test_pairs", &test_pairs_, 4, 65536, "longest table in tests"});
-    all.push_back({"address_bits", &address_bits_, 2, 16, "there are 2^this addresses"});
-    all.push_back({"scratchpad", &scratchpad_, 0, 0, "supervise parity and address, too"});
+    all.push_back({"address_bits", &address_bits_, 2, 16, "bits of an address: 2^bits addresses"});
+    all.push_back({"scratchpad", &scratchpad_, 0, 0, "targets for the parity and the address, too"});
     all.push_back({"compact", &compact_, 0, 0, "one token for an address with its bit or its Q"});
     return all;
   }

@@ -1,5 +1,5 @@
 // Parity-conditioned retrieval: its tokens and its instances, for the task and for constructions that solve
-// it. What is asked stands in pcr.cpp.
+// it. The questions are in pcr.cpp.
 #pragma once
 
 #include <array>

@@ -19,7 +19,7 @@ class SelectiveCopy final : public Task {
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(1);
     all.push_back({"symbols", &symbols_, 1, 4096, "symbols to be copied"});
-    all.push_back({"vocabulary", &vocabulary_, 4, 65536, "noise, different symbols and the slot"});
+    all.push_back({"vocabulary", &vocabulary_, 4, 65536, "tokens: noise, symbols and the slot"});
     return all;
   }
   std::vector<Problem> validate() const override {

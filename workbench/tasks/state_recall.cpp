@@ -36,17 +36,22 @@ class StateRecall final : public Task {
  public:
   std::vector<Setting> settings() override {
     std::vector<Setting> all = lengths_.settings(kPointers, 16384);
-    all.push_back({"gradual", &gradual_, 0, 0,
-                   "in training any number of swaps up to the length, and targets at each step"});
-    all.push_back({"tracked", &tracked_, 0, 0,
-                   "with gradual: the targets at swaps are addresses, not the values there"});
-    all.push_back({"table", &table_, 0, 16384, "addresses; 0: as many as swaps"});
-    all.push_back({"train_table", &train_table_, 0, 16384, "addresses when training begins; 0: all"});
-    all.push_back({"values", &values_, 2, 1024, "different values at the addresses; 2: bits"});
+    all.push_back(
+        {"gradual", &gradual_, 0, 0,
+         "training samples have any number of swaps up to the length, and targets at INIT (the value at each "
+         "address) and at each swap (the value under its first pointer)"});
+    all.push_back(
+        {"tracked", &tracked_, 0, 0,
+         "with gradual: the target at a swap is the address of its first pointer instead of the value"});
+    all.push_back({"table", &table_, 0, 16384, "number of addresses; 0 = number of swaps"});
+    all.push_back(
+        {"train_table", &train_table_, 0, 16384, "addresses used when a curriculum begins; 0 = all"});
+    all.push_back({"values", &values_, 2, 1024, "number of different values; 2 = bits"});
     all.push_back({"compact", &compact_, 0, 0,
-                   "one token for an address with its bit, for a pointer with its address, for a swap"});
-    all.push_back({"any_pointer", &any_pointer_, 0, 0, "ask for any of the five, not always for a"});
-    all.push_back({"all_pointers", &all_pointers_, 0, 0, "ask for all five, one after the other"});
+                   "one token for an address with its value, a pointer with its address, a swap"});
+    all.push_back({"any_pointer", &any_pointer_, 0, 0, "the question names a random pointer instead of a"});
+    all.push_back(
+        {"all_pointers", &all_pointers_, 0, 0, "questions about all five pointers, one after the other"});
     return all;
   }
   std::vector<Problem> validate() const override {

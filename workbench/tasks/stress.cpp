@@ -28,7 +28,8 @@ class Stress final : public Task {
     std::vector<Setting> all = lengths_.settings(3);
     all.push_back({"objects", &objects_, 2, 1024, "objects and places; the paper: 128, 256, 512"});
     all.push_back({"width", &width_, 2, 1024, "dimensions of a key"});
-    all.push_back({"key_seed", &key_seed_, 0, 1e15, "of the keys, which do not depend on the samples' seed"});
+    all.push_back(
+        {"key_seed", &key_seed_, 0, 1e15, "random seed of the keys, independent of the samples' seed"});
     return all;
   }
   std::vector<Problem> validate() const override {

@@ -24,9 +24,10 @@ class WordProblem final : public Task {
     std::vector<Setting> all = lengths_.settings(1);
     all.push_back({"group", &group_name_, 0, 0, "the group", kGroups});
     all.push_back({"elements", &elements_, 0, 0,
-                   "which may occur: all, the identity and swaps, or those that move at most 3 points",
+                   "elements that occur: all, swaps (with the identity), or moved3 (at most 3 points move)",
                    kElements});
-    all.push_back({"tokens_per_element", &tokens_per_element_, 1, 16, "an element and fillers"});
+    all.push_back(
+        {"tokens_per_element", &tokens_per_element_, 1, 16, "tokens per element: the element, then fillers"});
     return all;
   }
   std::vector<Problem> validate() const override {

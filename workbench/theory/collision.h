@@ -31,8 +31,8 @@ struct CollisionSearch {
 };
 
 // Follows all tables pair by pair as long as there are at most `most` states, to at most `pairs` pairs. If
-// none have met by then, all these states read the same further pairs: a memory that forgets or overwrites
-// makes them meet. At last `most` random tables of all `pairs`, as the birthday paradox has it.
+// no two are equal by then, all these states read the same further pairs: a memory that forgets or overwrites
+// makes two of them equal. At last `most` random tables of all `pairs`, as the birthday paradox has it.
 CollisionSearch find_collision(const NumberModel& model, int64_t address_bits, size_t pairs, size_t most,
                                uint64_t seed);
 

@@ -31,7 +31,7 @@ struct Arithmetic {
 const char* tie_name(Tie tie);  // "zero", "even", "away"
 inline constexpr Tie kTies[] = {Tie::kZero, Tie::kEven, Tie::kAway};
 
-// What a run remembers, and the hidden row of its last token.
+// State of a run, and the hidden row of its last token.
 class NumberRun {
  public:
   virtual ~NumberRun() = default;

@@ -1,5 +1,5 @@
-// The narrow form: windows of a few positions over whole sequences. Each query meets just the keys it sees,
-// where tiles compute mostly scores that are masked. Included once per target.
+// The narrow form: windows of a few positions over whole sequences. Scores are computed only for keys
+// inside the window, where most scores of a tile are masked. Included once per target.
 #ifndef BRAID_ATTENTION_NARROW_SIZES
 #define BRAID_ATTENTION_NARROW_SIZES
 #include <algorithm>
@@ -55,7 +55,7 @@ struct Band {
 };
 
 // to[w][i] = a_i . b_(i - w), rows kNarrowRows apart. V: vectors of a head, 0: any number. Where a group of
-// four queries leaves the sequence its dot products are those of rows inside, and nobody reads them.
+// four queries leaves the sequence its dot products are those of rows inside, and they are not used.
 template <size_t V>
 void band_dots(const NarrowBlock block, const Mat<const float> a, const Mat<const float> b, float* to) {
   const Full d;
@@ -276,7 +276,7 @@ void narrow_bwd(const AttentionShape& s, const AttentionPacked& in, const Attent
   };
   const Mat<const float> k = head_of(in.k, kv_head, s.dk), v = head_of(in.v, kv_head, s.dv);
   const Mat<float> dk = head_of(grad.dk, kv_head, s.dk), dv = head_of(grad.dv, kv_head, s.dv);
-  // Queries that nobody used, as in bwd().
+  // Queries without output gradient, as in bwd().
   const Mat<const float> up_all = head_of(dout, kv_head, group * s.dv);
   size_t unused = 0;
   while (unused < rows &&

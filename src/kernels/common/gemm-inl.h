@@ -53,7 +53,7 @@ constexpr size_t kGemmStrip =
 // vector is as long as a chunk it must not: whether a chunk's columns are the first or the second half of a
 // panel depends on where a pass ends, and must change no bit.
 constexpr bool kGemmSplitSums = kGemmRows < 8;
-constexpr size_t kGemmFar = 32;  // steps along k from which on C is asked for ahead
+constexpr size_t kGemmFar = 32;  // steps along k from which C is prefetched
 
 struct GemmArgs {
   size_t k;
@@ -115,8 +115,8 @@ constexpr size_t gemm_rows(GemmCols cols) {
   return cols == GemmCols::kFourVectors ? kGemmWideRows : kGemmRows;
 }
 
-// The same pointer, of which the compiler knows nothing. Otherwise it keeps pointers to all vectors of C in
-// memory: with a question for each vector 330 instructions for a tile of 6 x 4, in the place of 110.
+// The same pointer, opaque to the compiler. Otherwise it spills pointers to all vectors of C: prologue and
+// epilogue of the 6 x 4 register tile then have 330 instructions instead of 110.
 template <class T>
 HWY_INLINE T* unrelated(T* p) {
   asm("" : "+r"(p));
@@ -193,7 +193,7 @@ HWY_NOINLINE void gemm_strip(const GemmArgs& args, size_t row, size_t groups, si
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) acc[r][0] = hn::Add(acc[r][0], acc[r][1]);
     }
-    // Row by row, and what is added to is asked once for all of them.
+    // Row by row; one test for all rows of what is added to.
     const VFull alpha = hn::Set(d, args.alpha), zero = hn::Zero(d);
     const auto put = [&](const auto& old) {
       float* to = c;

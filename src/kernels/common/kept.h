@@ -1,5 +1,5 @@
-// What is costly to make and asked for again: the newest values by key, a fixed number of them. For kernels,
-// which have no room that grows and cannot fail: making is tried before the work, and failure is remembered.
+// Cache of values that are costly to make: a fixed number of them, by key, the newest kept. For kernels,
+// which cannot allocate or fail: a value is made before the work, and a failure is cached, too.
 //
 //   static thread_local Kept<Key, Made, 64> kept;
 //   if (Made* m = kept.get(key, [&](Made& to) { return make(key, to); })) ...

@@ -1,4 +1,4 @@
-// The definition of cross_entropy, on any number type. The gradient stands below the loss.
+// The definition of cross_entropy, on any number type. First the loss, then its gradient.
 #pragma once
 
 #include <cmath>

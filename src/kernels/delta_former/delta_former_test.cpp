@@ -277,7 +277,8 @@ TEST(DeltaFormer, SwapsAreExactUnderCompression) {
   });
 }
 
-// The two solves against the reference in double, by chunk length: the table of docs/explanation/math/delta_former.md.
+// The two solves against the reference in double, by chunk length: the table of
+// docs/results/notes/delta-former-solve.md.
 TEST(DeltaFormer, TheProductFormLosesAccuracyWithTheChunk) {
   struct Keys {
     const char* name;

@@ -1,6 +1,6 @@
-// Few tokens that read: a query goes back through the tokens before it, instead of a state forward through
-// all of them. dk + dv numbers per token and query in the place of dk dv. Included once per target.
-//   w = scale q, then for t from the token that asks back to the first:
+// Sparse queries: a query is evaluated backward in time over the preceding tokens, without the state. dk + dv
+// elements per token and query instead of dk dv per token. Included once per target.
+//   w = scale q, then for t from the query's token down to the first:
 //   a_t = beta_t k_t . w     o += a_t v_t     w = alpha_t (w - a_t k_t)     delta
 //   a_t = k_t . w            o += a_t v_t     w = alpha_t w                 additive
 // because S_t^T w = (alpha_t S_{t-1})^T (w - a_t k_t) + a_t v_t.
@@ -42,7 +42,7 @@ HWY_INLINE void fade(const Head& h, size_t t, float* w) {
   });
 }
 
-// f(row of q, token of its sequence) for those of sequence `seq` that ask.
+// f(row of q, token of its sequence) for the queries of sequence `seq`.
 template <class F>
 HWY_INLINE void for_asked(const FastWeightIn& in, std::span<const uint32_t> asked, size_t seq, const F& f) {
   const uint32_t begin = in.offsets[seq], end = in.offsets[seq + 1];

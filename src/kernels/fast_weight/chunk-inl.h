@@ -75,8 +75,8 @@ HWY_INLINE float dot_rows(const float* x, const float* y, size_t n) {
 }
 
 // How the chunk form multiplies; C: [m, n] row-major, as in gemm-inl.h. kTriangle: rows of a triangular
-// matrix that are multiplied together. What stands above the diagonal there must be zero, what stands right
-// of it is not read. kPanel: columns that a product may be cut into without a loss.
+// matrix that are multiplied together. Elements above the diagonal of that block must be zero, elements right
+// of it are not read. kPanel: columns that a product may be cut into without a loss.
 
 // Numbers of f32.
 struct Wide {
@@ -367,7 +367,7 @@ struct ChunkTask {
   }
 
   // The values of the prepared tokens to r; U to u; with `read` O to y; the state from -> to, which may be
-  // the same, or null if nobody needs it.
+  // the same, or null if it is not needed.
   void advance(size_t t, size_t c, const float* from, float* to, float* r, float* u, bool read,
                const Ahead& ahead) const {
     const Full d;

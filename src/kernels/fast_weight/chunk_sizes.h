@@ -27,8 +27,8 @@ struct ChunkBuffers {
   float *raw, *gated, *kd, *kt, *alpha, *gamma, *keep, *pair, *ratio, *inverse, *inverse_beta, *beta;
   float *y, *r, *u, *S;
   // Backward: start states of segments; states, R and U of a segment's chunks; dS; do above -dR; Z; dU;
-  // things transposed; gradients of gated, Kd, the pairs, and of q, of k where it meets A_i and where it
-  // meets 1 / A_i.
+  // things transposed; gradients of gated, Kd, the pairs, and of q, of k as a factor of A_i and of
+  // 1 / A_i.
   float *starts, *states, *rs, *us, *dS, *up, *z, *du, *up_t, *u_t, *product_t, *d_gated, *d_kd, *d_pair;
   float *d_col, *d_g;
   // Operands of a product rounded to bf16, and which kernels multiply them.

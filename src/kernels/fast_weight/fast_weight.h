@@ -93,9 +93,9 @@ void fast_weight_bwd(const FastWeightShape& shape, const FastWeightIn& in, const
 size_t fast_weight_bwd_scratch(const FastWeightShape& shape, std::span<const uint32_t> offsets,
                                const FastWeightKept& kept = {}, Par par = {});
 
-// The same where only few tokens read, as when one answer of a sequence counts: `asked` are their rows of k,
-// in order; q, o and their gradients have a row for each of them. A query costs dk + dv numbers for each
-// token before it, where a state costs dk dv for every token. No states; bf16 inputs are not taken.
+// Sparse-query variant. `asked`: ascending rows of k that need an output; q, o and their gradients have one
+// row per entry. O(dk + dv) per query and preceding token, where a state costs O(dk dv) per token. No initial
+// or final state, f32 inputs only.
 void fast_weight_asked_fwd(const FastWeightShape& shape, const FastWeightIn& in,
                            std::span<const uint32_t> asked, Mat<float> o, Par par = {});
 void fast_weight_asked_bwd(const FastWeightShape& shape, const FastWeightIn& in,
@@ -113,7 +113,7 @@ struct FastWeightPlan {
 std::string_view fast_weight_impl(const FastWeightShape& shape, Par par = {});
 struct FastWeightUse {
   bool backward = false;
-  bool alone = false;  // from a state of zeros, and no state is asked for: one chunk can do without any
+  bool alone = false;  // zero initial state, no final or intermediate states requested: one chunk needs no S
 };
 FastWeightPlan fast_weight_plan(const FastWeightShape& shape, size_t tokens, FastWeightUse use, Par par = {});
 

@@ -4,12 +4,12 @@
 //   nn:  C[M,N] = A[M,K] B[K,N]       dX = dY W
 //   tn:  C[M,N] = A[K,M]^T B[K,N]     dW += dY^T X
 // f32: our own blocked product, because one number of C is then summed in the same order however the rest is
-// cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/explanation/design.md has the
-// figures); oneDNN stays in the table for comparison. nt with a few rows (decoding): dot products that read W
-// once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, to our own
-// with dot products of pairs where those are fast (AMD since Zen 4), otherwise they are widened to f32 tile
-// by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held to one thread per call,
-// so that no sum depends on the number of threads.
+// cut, and because it is faster than oneDNN's at the shapes of training in slices (docs/explanation/design.md
+// has the figures); oneDNN stays in the table for comparison. nt with a few rows (decoding): dot products
+// that read W once at memory speed. bf16 operands go to oneDNN's AMX kernels where the machine has them, to
+// our own with dot products of pairs where those are fast (AMD since Zen 4), otherwise they are widened to
+// f32 tile by tile. Work is cut into panels that depend on the shape alone, and oneDNN is held to one thread
+// per call, so that no sum depends on the number of threads.
 #pragma once
 
 #include "base/parallel.h"
@@ -23,8 +23,8 @@ enum class MatmulForm { kNT, kNN, kTN };
 enum class Precision { kF32, kBf16 };
 
 // A weight in the order in which the product reads it. Packing costs a few percent of a product with 512
-// rows, so weights that meet many inputs are packed once. Null: not packed (this implementation does not use
-// it).
+// rows, so weights that are used for many inputs are packed once. Null: not packed (this implementation does
+// not use it).
 struct PackedWeight {
   const float* data = nullptr;
   size_t cols = 0;  // padded

@@ -1,11 +1,11 @@
 // short_conv - depthwise causal convolution over a few tokens, on ragged sequences.
-//   z_t[d] = sum_j w[d, j] x_{t - (W - 1) + j}[d]     y = z, or silu(z)     j < W, so w[:, W - 1] meets x_t
+//   z_t[d] = sum_j w[d, j] x_{t - (W - 1) + j}[d]     y = z, or silu(z)     j < W, w[:, W - 1] is for x_t
 // The first l2_channels of y, in heads of l2_dim, may be scaled to length one as l2norm does, with eps 1e-6
 // inside the root: queries and keys of delta-rule mixers, where the values follow in the same row. Inputs
 // before a sequence come from its state, the last W - 1 of them, oldest first; without one they are zero. The
-// layout of w is that of PyTorch's conv1d with groups = channels; there is no bias. Any cut of a sequence
-// into pieces that hand on the state gives the same bits as the whole. Symbols: docs/reference/glossary.md   Backward
-// and blocking: docs/explanation/math/short_conv.md
+// layout of w is that of PyTorch's conv1d with groups = channels; there is no bias. Any split of a sequence
+// into pieces that pass on the state is bit-identical to the whole. Symbols: docs/reference/glossary.md
+// Backward and blocking: docs/explanation/math/short_conv.md
 #pragma once
 
 #include <cstdint>

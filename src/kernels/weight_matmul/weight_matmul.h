@@ -51,7 +51,7 @@ constexpr size_t weight_row_scales(WeightFormat f, size_t cols) {
   return has_scales(f) ? cols / kWeightBlock : 0;
 }
 
-// Rows of a matrix that lie one after the other.
+// Contiguous rows of a matrix.
 struct StoredRows {
   const std::byte* data = nullptr;
   const bf16* scales = nullptr;

@@ -318,8 +318,7 @@ std::span<const RandomShape> random_shapes() {
                       "rope_parameters": {"rope_type": "default", "rope_theta": 500000}})"},
       RandomShape{
           "qwen3-next-small",
-          "Qwen3-Next cut to 1.2B: its widths and heads, 4 of 48 layers, 32 of 512 experts, of which a token "
-          "meets 10",
+          "Qwen3-Next reduced to 1.2B: its widths and heads, 4 of 48 layers, 32 of 512 experts, 10 per token",
           R"({"model_type": "qwen3_next", "vocab_size": 151936, "hidden_size": 2048,
                       "intermediate_size": 5120, "num_hidden_layers": 4, "num_attention_heads": 16,
                       "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16,

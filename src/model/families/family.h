@@ -18,12 +18,12 @@ struct Translated;
 
 struct Family {
   std::string_view model_type, architecture;  // as config.json names them
-  std::string_view summary;
-  std::vector<std::string_view> also_reads;  // model_types that are the same model in another wrapping
+  std::string_view summary, paper;            // paper: "arXiv:NUMBER", several with commas between
+  std::vector<std::string_view> also_reads;   // model_types that are the same model in another wrapping
 
   // config.json -> layers and settings; what Braid cannot express is a problem of the reader.
   Translated (*read)(HfConfig& hf);
-  // Braid -> config.json, as far as it goes: whoever calls reads the result again and compares.
+  // Braid -> config.json, as far as possible: the caller reads the result again and compares.
   Json (*write)(const ModelConfig& config);
   void (*tensors)(const ModelConfig& config, TensorTable& table);
 

@@ -266,19 +266,26 @@ const char* left_out(std::string_view name) {
 }  // namespace
 
 Family fla_transformer_family() {
-  return {
-      "transformer", "TransformerForCausalLM", "fla's Transformer", {}, read_transformer, write_transformer,
-      tensors};
+  return {"transformer",
+          "TransformerForCausalLM",
+          "fla's Transformer",
+          "arXiv:2302.13971",
+          {},
+          read_transformer,
+          write_transformer,
+          tensors};
 }
 
 Family delta_net_family() {
-  return {"delta_net", "DeltaNetForCausalLM", "fla's DeltaNet", {}, read_delta_net, write_delta_net, tensors};
+  return {"delta_net", "DeltaNetForCausalLM", "fla's DeltaNet", "arXiv:2406.06484",
+          {},          read_delta_net,        write_delta_net,  tensors};
 }
 
 Family gated_deltanet_family() {
   return {"gated_deltanet",
           "GatedDeltaNetForCausalLM",
           "fla's Gated DeltaNet",
+          "arXiv:2412.06464",
           {},
           read_gated_deltanet,
           write_gated_deltanet,

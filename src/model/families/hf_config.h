@@ -1,7 +1,6 @@
-// Reads a family's config.json. Every key must be asked for, declared without effect, or have the one value
-// that Braid computes. A key that nobody knows is an error, unless it cannot say anything: its value is null
-// or empty, or its name begins with an underscore, which marks notes of the library that wrote the file. What
-// had no effect is listed.
+// Reads a family's config.json. Every key must be read, declared without effect, or have the one value that
+// Braid computes. An unknown key is an error, unless its value is null or empty or its name begins with an
+// underscore (notes of the library that wrote the file). Keys without effect are listed.
 #pragma once
 
 #include <initializer_list>
@@ -51,7 +50,7 @@ class HfConfig {
                                        const std::vector<std::string>& otherwise);
 
   void problem(const std::string& name, const std::string& what, const std::string& fix);
-  void finish();  // reports keys that nobody asked for, once all are asked for
+  void finish();  // reports keys that were not read; call it after the last read
 
  private:
   const Json* find(const char* name);

@@ -1,7 +1,7 @@
 // Files of llama2.c, version 0: seven int32 (width, inner width of the MLP, layers, heads, key-value heads,
 // vocabulary, longest sequence; a negative vocabulary means that the head is not the embedding), then float32
 // numbers: embedding, then of all layers one after the other the attention norms, q, k, v, o, the MLP norms,
-// gate, down, up; the last norm, two tables of rotations that nobody reads, and the head. RoPE turns
+// gate, down, up; the last norm, two unused tables of rotations, and the head. RoPE turns
 // neighbours (2i, 2i + 1), Braid's turns (i, i + h): rows of q and k change places.
 #pragma once
 

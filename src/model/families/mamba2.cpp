@@ -112,6 +112,7 @@ Family mamba2_family() {
   return {"mamba2",
           "Mamba2ForCausalLM",
           "Mamba2 layers without an MLP",
+          "arXiv:2405.21060",
           {},
           read,
           write,

@@ -94,15 +94,19 @@ void tensors(const ModelConfig& c, TensorTable& t) {
 }  // namespace
 
 Family olmo2_family() {
-  return {"olmo2", "Olmo2ForCausalLM", "Olmo 2: norms on what attention and MLP give",
-          {},      read<false>,        write<false, olmo2_family>,
+  return {"olmo2",
+          "Olmo2ForCausalLM",
+          "Olmo 2: norms on the output of attention and MLP",
+          "arXiv:2501.00656",
+          {},
+          read<false>,
+          write<false, olmo2_family>,
           tensors};
 }
 
 Family olmo3_family() {
-  return {"olmo3", "Olmo3ForCausalLM", "Olmo 2 with windows by layer",
-          {},      read<true>,         write<true, olmo3_family>,
-          tensors};
+  return {"olmo3", "Olmo3ForCausalLM", "Olmo 2 with windows by layer", "arXiv:2512.13961",
+          {},      read<true>,         write<true, olmo3_family>,      tensors};
 }
 
 }  // namespace braid

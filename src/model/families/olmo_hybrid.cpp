@@ -133,6 +133,7 @@ Family olmo_hybrid_family() {
   return {"olmo_hybrid",
           "OlmoHybridForCausalLM",
           "Olmo Hybrid: Gated DeltaNet and attention with norms on its output",
+          "arXiv:2604.03444",
           {},
           read,
           write,

@@ -25,6 +25,7 @@ Family qwen3_5_family() {
   return {"qwen3_5_text",
           "Qwen3_5ForCausalLM",
           "Qwen3.5: gated attention and Gated DeltaNet, one MLP",
+          "arXiv:2412.06464, arXiv:2505.06708",
           {"qwen3_5"},
           [](HfConfig& hf) {
             hf.no_effect({"mlp_only_layers"});
@@ -41,6 +42,7 @@ Family qwen3_5_moe_family() {
   return {"qwen3_5_moe_text",
           "Qwen3_5MoeForCausalLM",
           "Qwen3.5 with experts",
+          "arXiv:2412.06464, arXiv:2505.06708",
           {"qwen3_5_moe"},
           [](HfConfig& hf) {
             hf.no_effect({"mlp_only_layers", "decoder_sparse_step", "intermediate_size"});

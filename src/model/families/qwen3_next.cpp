@@ -19,6 +19,7 @@ Family qwen3_next_family() {
   return {"qwen3_next",
           "Qwen3NextForCausalLM",
           "Qwen3-Next: gated attention and Gated DeltaNet, experts or one MLP",
+          "arXiv:2412.06464, arXiv:2505.06708",
           {},
           [](HfConfig& hf) { return read_qwen(hf, kDefaults, QwenMlps::kEither); },
           [](const ModelConfig& c) { return write_qwen(qwen3_next_family(), c, QwenMlps::kEither); },

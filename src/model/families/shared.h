@@ -16,7 +16,7 @@ Json first_mlp(const ModelConfig& model, std::string_view type);
 
 // What every config.json begins with. Braid has no special tokens and no longest sequence.
 Json hf_header(const Family& family, const ModelConfig& model);
-constexpr int64_t kMaxPositions = 32768;  // written where a family wants a number; nothing depends on it
+constexpr int64_t kMaxPositions = 32768;  // written where a family requires a value; without effect
 
 // `part` of `whole`, so that whole_part(whole * ratio) is `part` again.
 double ratio(int64_t part, int64_t whole);

@@ -119,7 +119,8 @@ class Attention : public Mixer {
 MixerEntry attention_entry() {
   return mixer_entry<Attention>(
       "attention",
-      "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate");
+      "causal softmax attention: full or windowed, grouped queries, RoPE or none, QK-norm, output gate", {},
+      "arXiv:1706.03762");
 }
 
 }  // namespace braid

@@ -33,24 +33,24 @@ struct DeltaFormerConfig {
   template <class V>
   void visit(V& v) {
     v("heads", heads, {1, 4096}, "heads");
-    v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
+    v("head_dim", head_dim, {0, 512}, "elements per head; 0 = d_model / heads");
     v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding; 0 = no positions (NoPE)");
     v("kappa1", kappa1, delta_kinds(), "kernel of writing");
     v("kappa2", kappa2, delta_kinds(), "kernel of reading");
     v("similarity", similarity, {{"kk", DeltaSimilarity::kKey}, {"qk", DeltaSimilarity::kQuery}},
       "writing compares keys with keys (the paper) or with queries (fla)");
     v("round", round, {{"int", Rounding::kInteger}, {"2dp", Rounding::kTwoDecimals}},
-      "what the kernel round rounds to");
-    v("straight_through", straight_through, "gradients pass a rounding as if it were not there");
+      "resolution of the kernel round: integers or two decimals");
+    v("straight_through", straight_through, "slope 1 for the gradient of a rounding instead of 0");
     v("strength", strength,
       {{"one", Strength::kOne},
        {"zero", Strength::kZero},
        {"gate", Strength::kGate},
        {"gates", Strength::kGates}},
-      "b, what is taken back: all, nothing (softmax attention), a sigmoid per head and token, or the same "
-      "for the value, too");
+      "b, share of the prediction that is subtracted: 1, 0 (softmax attention), a sigmoid per head and "
+      "token, or a second one for the value, too");
     v("key_norm", key_norm, {{"none", KeyNorm::kNone}, {"l2", KeyNorm::kL2}},
-      "keys scaled to length one; kernels other than softmax need it");
+      "normalisation of the keys; required by kernels other than softmax");
   }
 };
 
@@ -170,7 +170,8 @@ class DeltaFormer : public Mixer {
 
 MixerEntry deltaformer_entry() {
   return mixer_entry<DeltaFormer>("deltaformer",
-                                  "DeltaFormer: attention with a delta rule on its key-value memory");
+                                  "DeltaFormer: attention with a delta rule on its key-value memory", {},
+                                  "arXiv:2505.19488");
 }
 
 }  // namespace braid

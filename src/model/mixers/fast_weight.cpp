@@ -329,8 +329,9 @@ class FastWeightMixer : public Mixer {
 
 }  // namespace
 
-MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults) {
-  return mixer_entry<FastWeightMixer>(std::move(name), std::move(summary), defaults);
+MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults,
+                             std::string paper) {
+  return mixer_entry<FastWeightMixer>(std::move(name), std::move(summary), defaults, std::move(paper));
 }
 
 }  // namespace braid

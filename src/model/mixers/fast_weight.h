@@ -24,12 +24,11 @@ struct RuleConfig {
   template <class V>
   void visit(V& v) {
     v("decay", decay, rule_decays(),
-      "forgetting: constant per head (RetNet); one number per head and token (Mamba2, Gated DeltaNet) or per "
-      "key channel (KDA), both -exp(A_log) softplus; per channel, log sigmoid / 16 (GLA); per channel with "
-      "key "
-      "= 1 - decay (HGRN2)");
+      "decay: constant per head (RetNet); token = per head and token (Mamba2, Gated DeltaNet), channel = per "
+      "key channel (KDA), both -exp(A_log) softplus; sigmoid = per channel, log sigmoid / 16 (GLA); forget = "
+      "per channel, with key = 1 - decay (HGRN2)");
     v("write", write, {{"additive", FastWeightWrite::kAdditive}, {"delta", FastWeightWrite::kDelta}},
-      "what is written: the value, or its difference from what is there");
+      "write rule: the value, or the value minus the prediction of the state (delta rule)");
     v("negative_eigenvalues", negative_eigenvalues, "write strength of the delta rule up to 2 instead of 1");
     v("decay_rank", decay_rank, {0, 65536},
       "inner width of the low-rank decay projection; 0 = 16 for sigmoid, head_dim for channel");
@@ -93,8 +92,9 @@ struct FeatureConfig {
       "feature map of q and k; elu1 = 1 + elu");
     v("feature_norm", feature_norm,
       {{"l2", FeatureNorm::kL2}, {"l1", FeatureNorm::kL1}, {"none", FeatureNorm::kNone}},
-      "normalisation of q and k after it, head by head");
-    v("value_feature", value_feature, {{"silu", Map::kSilu}, {"identity", Map::kIdentity}}, "the same for v");
+      "normalisation of q and k after the feature map, per head");
+    v("value_feature", value_feature, {{"silu", Map::kSilu}, {"identity", Map::kIdentity}},
+      "feature map of v");
     v("qkv_dropout", qkv_dropout,
       "share of q, k and v dropped in training: after the feature map; hqlt: before it, for both memories");
   }
@@ -117,7 +117,7 @@ struct OutputConfig {
     v("out_norm", out_norm, {{"head", OutNorm::kHead}, {"full", OutNorm::kFull}, {"none", OutNorm::kNone}},
       "RMSNorm of the output: per head, or over all heads");
     v("gate", gate, {{"none", OutGate::kNone}, {"silu", OutGate::kSilu}, {"sigmoid", OutGate::kSigmoid}},
-      "what the output is multiplied with: a projection of the input");
+      "output gate: activation of a projection of the layer's input");
     v("gate_rank", gate_rank, {0, 65536}, "inner width of a low-rank gate projection; 0 = full rank");
     v("out_eps", out_eps, {0, 1}, "epsilon of out_norm; 0 = the model's norm_eps");
   }
@@ -147,19 +147,20 @@ struct FastWeightConfig {
   OutputConfig output = {};
   template <class V>
   void visit(V& v) {
-    v("heads", heads, {1, 4096}, "heads of values, each with a memory");
+    v("heads", heads, {1, 4096}, "value heads, each with a state");
     v("key_heads", key_heads, {0, 4096}, "heads of queries and keys; 0 = heads");
-    v("head_dim", head_dim, {0, 512}, "numbers per head in q and k; 0 = d_model / heads");
-    v("value_dim", value_dim, {0, 512}, "numbers per head in v; 0 = head_dim");
+    v("head_dim", head_dim, {0, 512}, "elements per head of q and k; 0 = d_model / heads");
+    v("value_dim", value_dim, {0, 512}, "elements per head of v; 0 = head_dim");
     v("conv", conv, {0, 8}, "taps of the short convolution on q, k and v; 0 = none");
     rule.visit_steps(v);
     v("rope_theta", rope_theta, {0, 1e12}, "base of a rotary embedding of q and k; 0 = none");
-    v("normalise", normalise, "divide by what the same memory makes of ones (additive writes)");
+    v("normalise", normalise, "divide the output by the sum of q k over the keys (additive writes)");
     features.visit(v), rule.visit(v), output.visit(v);
   }
 };
 
-MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults);
+MixerEntry fast_weight_mixer(std::string name, std::string summary, const FastWeightConfig& defaults,
+                             std::string paper);
 
 // ---- The mixers that are this one with other defaults: the rows of fast_weight_table.cpp.
 

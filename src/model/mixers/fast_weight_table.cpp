@@ -1,4 +1,5 @@
-// The mixers that are one recurrence (docs/explanation/math/fast_weight.md) with other defaults, one row each.
+// The mixers that are one recurrence (docs/explanation/math/fast_weight.md) with other defaults, one row
+// each.
 #include "model/mixers/fast_weight.h"
 
 namespace braid {
@@ -6,7 +7,7 @@ namespace {
 
 struct Row {
   FastRule rule;
-  const char *name, *summary;
+  const char *name, *summary, *paper;
   FastWeightConfig defaults;
 };
 
@@ -15,11 +16,12 @@ constexpr FeatureConfig kPlain{
     .feature = Map::kIdentity, .feature_norm = FeatureNorm::kNone, .value_feature = Map::kIdentity};
 
 constexpr Row kRows[] = {
-    // arXiv:2006.16236: S_t = S_{t-1} + k v^T with features 1 + elu, divided by the sum of the features.
-    // normalise=false, feature=silu, feature_norm=l2 is the plain additive memory.
+    // S_t = S_{t-1} + k v^T with features 1 + elu, divided by the sum of the features.
+    // Normalise=false, feature=silu, feature_norm=l2 is the plain additive memory.
     {FastRule::kLinearAttention,
      "linear_attention",
      "linear attention: additive writes, 1 + elu features, normalised or plain",
+     "arXiv:2006.16236",
      {.conv = 0,
       .normalise = true,
       .features = {.feature = Map::kElu1,
@@ -27,49 +29,55 @@ constexpr Row kRows[] = {
                    .value_feature = Map::kIdentity},
       .rule = {.write = kAdditive},
       .output = {.out_norm = OutNorm::kNone}}},
-    // arXiv:2307.08621: additive writes that decay by a constant 1 - 2^(-5-h) in head h; RoPE on q and k.
+    // Additive writes that decay by a constant 1 - 2^(-5-h) in head h; RoPE on q and k.
     {FastRule::kRetnet,
      "retnet",
      "RetNet: additive writes, constant decay per head, RoPE",
+     "arXiv:2307.08621",
      {.conv = 0,
       .rope_theta = 10000,
       .features = kPlain,
       .rule = {.decay = RuleDecay::kConstant, .write = kAdditive},
       .output = {.gate = OutGate::kSilu}}},
-    // arXiv:2312.06635: additive writes, decay per key channel from a low-rank projection.
+    // Additive writes, decay per key channel from a low-rank projection.
     {FastRule::kGla,
      "gla",
      "gated linear attention: additive writes, decay per key channel",
+     "arXiv:2312.06635",
      {.conv = 0,
       .features = kPlain,
       .rule = {.decay = RuleDecay::kSigmoid, .write = kAdditive},
       .output = {.gate = OutGate::kSilu}}},
-    // arXiv:2404.07904: additive writes with key 1 - f and decay f, whose lower bound grows with depth.
+    // Additive writes with key 1 - f and decay f, whose lower bound grows with depth.
     {FastRule::kHgrn2,
      "hgrn2",
      "HGRN2: additive writes, decay per key channel, key = 1 - decay",
+     "arXiv:2404.07904",
      {.conv = 0,
       .features = {.feature = Map::kSilu,
                    .feature_norm = FeatureNorm::kNone,
                    .value_feature = Map::kIdentity},
       .rule = {.decay = RuleDecay::kForget, .write = kAdditive},
       .output = {.out_norm = OutNorm::kFull}}},
-    // arXiv:2102.11174 and 2406.06484: the delta rule without decay.
-    {FastRule::kDeltanet, "deltanet", "DeltaNet: the delta rule", {}},
-    // arXiv:2412.06464: the delta rule with Mamba2's decay.
+    // The delta rule without decay.
+    {FastRule::kDeltanet, "deltanet", "DeltaNet: the delta rule", "arXiv:2102.11174, arXiv:2406.06484", {}},
+    // The delta rule with Mamba2's decay.
     {FastRule::kGatedDeltanet,
      "gated_deltanet",
      "Gated DeltaNet: the delta rule with one decay per head and token",
+     "arXiv:2412.06464",
      {.rule = {.decay = RuleDecay::kToken}, .output = {.gate = OutGate::kSilu}}},
-    // arXiv:2510.26692: the delta rule with a decay per key channel.
+    // The delta rule with a decay per key channel.
     {FastRule::kKda,
      "kda",
      "Kimi Delta Attention: the delta rule with a decay per key channel",
+     "arXiv:2510.26692",
      {.rule = {.decay = RuleDecay::kChannel}, .output = {.gate = OutGate::kSigmoid}}},
-    // arXiv:2502.10297: one decay and several delta steps per token.
+    // One decay and several delta steps per token.
     {FastRule::kGatedDeltaproduct,
      "gated_deltaproduct",
      "Gated DeltaProduct: one decay and several delta steps per token",
+     "arXiv:2502.10297",
      {.rule = {.decay = RuleDecay::kToken, .negative_eigenvalues = true, .steps = 2},
       .output = {.gate = OutGate::kSilu}}},
 };
@@ -85,7 +93,7 @@ const Row& row_of(FastRule rule) {
 
 MixerEntry fast_weight_entry(FastRule rule) {
   const Row& row = row_of(rule);
-  return fast_weight_mixer(row.name, row.summary, row.defaults);
+  return fast_weight_mixer(row.name, row.summary, row.defaults, row.paper);
 }
 
 RuleConfig rule_of(FastRule rule) { return row_of(rule).defaults.rule; }

@@ -33,17 +33,18 @@ struct HqltConfig {
       {{"sync", Variant::kSync},
        {"delayed_stream", Variant::kDelayedStream},
        {"delayed_chunk", Variant::kDelayedChunk}},
-      "when the fast weights get a token");
+      "tokens that update the fast weights: every token, those that leave the window, those of earlier "
+      "chunks");
     v("mixing", mixing, {{"sum", Mixing::kSum}, {"scalar", Mixing::kScalar}, {"vector", Mixing::kVector}},
-      "fast + kv; a fast + b kv with two sigmoids per head; c fast + (1 - c) kv, a sigmoid per number");
+      "fast + kv; a fast + b kv with two sigmoids per head; c fast + (1 - c) kv, one sigmoid per element");
     v("heads", heads, {1, 4096}, "heads of both memories");
-    v("head_dim", head_dim, {0, 512}, "numbers per head; 0 = d_model / heads");
-    v("window", window, {1, 1e9}, "tokens that attention sees; delayed_chunk: length of a chunk");
+    v("head_dim", head_dim, {0, 512}, "elements per head; 0 = d_model / heads");
+    v("window", window, {1, 1e9}, "window of attention in tokens; delayed_chunk: length of a chunk");
     v("rope_theta", rope_theta, {0, 1e12}, "base of the rotary embedding of the key-value memory; 0 = none");
     v("conv", conv, {0, 8}, "taps of a short convolution on q, k and v; 0 = none");
     v("rule", base, fast_rules(),
-      "update rule of the fast weights, by the mixer that has it; decay, write, negative_eigenvalues and "
-      "steps are its own unless they are given",
+      "update rule of the fast weights: the name of the mixer that defines it; sets decay, write, "
+      "negative_eigenvalues and steps, unless they are given",
       [this](FastRule r) { rule = rule_of(r); });
     rule.visit_steps(v);
     features.visit(v), rule.visit(v), output.visit(v);
@@ -182,7 +183,8 @@ class Hqlt : public Mixer {
 
 MixerEntry hqlt_entry() {
   return mixer_entry<Hqlt>("hqlt",
-                           "HQLT: windowed attention and fast weights in one layer, synchronous or delayed");
+                           "HQLT: windowed attention and fast weights in one layer, synchronous or delayed",
+                           {}, "arXiv:2506.00744");
 }
 
 }  // namespace braid

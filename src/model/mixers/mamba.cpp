@@ -14,7 +14,7 @@ struct MambaConfig {
   template <class V>
   void visit(V& v) {
     v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
-    v("state", state, {1, static_cast<double>(kSelectiveScanMaxState)}, "numbers remembered per channel");
+    v("state", state, {1, static_cast<double>(kSelectiveScanMaxState)}, "state elements per channel");
     v("dt_rank", dt_rank, {0, 1 << 20}, "rank of the step-length projection; 0 = d_model / 16, rounded up");
     v("conv", conv, {2, 8}, "taps of the convolution");
     v("negative_eigenvalues", negative_eigenvalues, "decays from -1 to 1 instead of 0 to 1");
@@ -77,6 +77,8 @@ class Mamba : public Mixer {
 
 }  // namespace
 
-MixerEntry mamba_entry() { return mixer_entry<Mamba>("mamba", "Mamba: convolution, selective scan, gate"); }
+MixerEntry mamba_entry() {
+  return mixer_entry<Mamba>("mamba", "Mamba: convolution, selective scan, gate", {}, "arXiv:2312.00752");
+}
 
 }  // namespace braid

@@ -18,7 +18,7 @@ struct Mamba2Config {
   void visit(V& v) {
     v("d_inner", d_inner, {0, 1 << 20}, "inner width; 0 = 2 d_model");
     v("head_dim", head_dim, {1, 512}, "channels per head");
-    v("state", state, {1, 512}, "numbers remembered per channel");
+    v("state", state, {1, 512}, "state elements per channel");
     v("groups", groups, {1, 4096}, "groups of heads that share B and C, and a norm");
     v("conv", conv, {2, 8}, "taps of the convolution");
     v("conv_bias", conv_bias, "a bias in the convolution");
@@ -112,7 +112,8 @@ class Mamba2 : public Mixer {
 
 MixerEntry mamba2_entry() {
   return mixer_entry<Mamba2>(
-      "mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate");
+      "mamba2", "Mamba2: additive writes, one decay per head and token, convolution, skip and gate", {},
+      "arXiv:2405.21060");
 }
 
 }  // namespace braid

@@ -77,7 +77,7 @@ class Declare {
     d.precise_ = true;
     return d;
   }
-  Declare for_share(double share) const {  // parameters that only this share of the tokens meets
+  Declare for_share(double share) const {  // parameters that only this share of the tokens uses
     Declare d = *this;
     d.share_ = share;
     return d;
@@ -93,7 +93,7 @@ class Declare {
   bool precise_ = false;
 };
 
-// A copy to be made of what a layer remembers after so many tokens of a sequence.
+// A requested copy of a layer's state after `tokens` tokens of a sequence.
 struct LayerSnapshot {
   size_t tokens;
   LayerState* to;
@@ -107,13 +107,13 @@ struct MixerCall {
   Var residual;                         // added to the result; may be absent
   std::span<const uint32_t> offsets;    // sequence s = tokens offsets[s] .. offsets[s+1]-1
   std::span<const int32_t> positions;   // of each token in its sequence
-  std::span<LayerState* const> states;  // one per sequence, or empty: sequences stand alone (training)
+  std::span<LayerState* const> states;  // one per sequence, or empty: sequences start at zero (training)
   std::span<const std::vector<LayerSnapshot>> snapshots;  // of each sequence, by tokens; or empty
 
   // The input once more, for what is applied to the result of the mixing: gates, blends.
   Var gate_input() const { return with_rows(exec, input, exec.output_rows()); }
 
-  // Where each sequence keeps `count` numbers of one kind. Through remember.h they can also be taken back.
+  // The state of each sequence of one kind, `count` elements. Ops of remember.h also log it for rollback.
   std::vector<float*> memory(Memory LayerState::*part, size_t count) const {
     std::vector<float*> all;
     for (LayerState* s : states) all.push_back((s->*part).write(count));
@@ -121,8 +121,8 @@ struct MixerCall {
   }
 };
 
-// Numbers kept per sequence. The papers count matrices, keys and values; the last few inputs of convolutions
-// and what is on its way to the fast weights come on top.
+// State elements per sequence. `memory`: matrices, keys and values, as the papers count. `tails`: the last
+// inputs of convolutions and delayed tokens.
 struct StateSize {
   size_t memory = 0, tails = 0;
 };

@@ -14,7 +14,7 @@
 namespace braid {
 
 struct MixerEntry {
-  std::string name, summary;
+  std::string name, summary, paper;  // paper: "arXiv:NUMBER", several with commas between
   std::shared_ptr<const MixerSettings> defaults;
 
   std::vector<FieldDoc> fields() const;
@@ -71,8 +71,10 @@ class SettingsOf final : public MixerSettings {
 };
 
 template <class M>
-MixerEntry mixer_entry(std::string name, std::string summary, typename M::Config defaults = {}) {
-  return {std::move(name), std::move(summary), std::make_shared<const SettingsOf<M>>(std::move(defaults))};
+MixerEntry mixer_entry(std::string name, std::string summary, typename M::Config defaults = {},
+                       std::string paper = {}) {
+  return {std::move(name), std::move(summary), std::move(paper),
+          std::make_shared<const SettingsOf<M>>(std::move(defaults))};
 }
 
 // One per file in this folder; those of the fast weights are rows of fast_weight_table.cpp.

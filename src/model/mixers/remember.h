@@ -1,6 +1,6 @@
-// The ops that remember, run on the memories of a call's sequences. They record what taking tokens back needs
-// and copy states on the way where snapshots are asked for: a mixer that remembers only through these (and
-// through caches of keys and values) can be rolled back.
+// Ops with state, on the states of a call's sequences. They log what rollback needs and copy states at the
+// requested snapshots. A mixer that keeps state only through these (and through KV caches) can be rolled
+// back.
 #pragma once
 
 #include "model/mixers/mixer.h"
@@ -17,7 +17,7 @@ Var remembered_fast(const MixerCall& call, Memory LayerState::*which, const Fast
 Var remembered_chunks(const MixerCall& call, const FastWeightShape& shape, const FastWeightVars& in,
                       size_t chunk);
 
-// New keys and values behind those of a sequence. Snapshots get them, too: call it once in a forward.
+// Appends keys and values to the cache of a sequence and of its snapshots: call it once per forward.
 void append_kv(const MixerCall& call, size_t sequence, Mat<const float> k, Mat<const float> v, size_t window);
 
 }  // namespace braid

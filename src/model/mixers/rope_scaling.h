@@ -28,11 +28,13 @@ struct RopeScaling {
   int64_t original = 0;
   template <class V>
   void visit(V& v) {
-    v("rope_scaling", scaling, rope_kinds(), "how frequencies change for longer sequences");
-    v("rope_factor", factor, {0, 1e6}, "how much longer they are; 0 = 1");
-    v("rope_original", original, {0, 1e9}, "llama3, yarn: length of the first training");
-    v("rope_low", low, {0, 1e6}, "llama3, yarn: slower frequencies are divided by the factor; 0 = 1");
-    v("rope_high", high, {0, 1e6}, "llama3, yarn: faster ones stay; 0 = 4 (llama3), 32 (yarn)");
+    v("rope_scaling", scaling, rope_kinds(), "scaling of the frequencies for long sequences");
+    v("rope_factor", factor, {0, 1e6}, "length divided by the training length; 0 = 1");
+    v("rope_original", original, {0, 1e9}, "llama3, yarn: training length before scaling");
+    v("rope_low", low, {0, 1e6},
+      "llama3, yarn: frequencies with fewer turns in rope_original are divided by the factor; 0 = 1");
+    v("rope_high", high, {0, 1e6},
+      "llama3, yarn: frequencies with more turns are unchanged; 0 = 4 (llama3), 32 (yarn)");
     v("rope_amplitude", amplitude, {0, 1e3}, "yarn: factor of cos and sin; 0 = 1 + log(factor) / 10");
   }
   void resolve();  // zeros become what they stand for; what has no meaning becomes zero

@@ -9,7 +9,7 @@ namespace braid {
 
 class StoredSample {
  public:
-  // The first `cut` rows and the others lie apart; 0: together.
+  // The first `cut` rows and the others are separate allocations; 0: one.
   StoredSample(WeightFormat f, size_t rows, size_t cols, uint64_t seed, size_t cut = 0)
       : format_(f),
         rows_(rows),
