@@ -52,6 +52,7 @@ std::function<int()> define_tokenize(CLI::App& app);
 std::function<int()> define_tokenizer(CLI::App& app);
 std::function<int()> define_chat_template(CLI::App& app);
 std::function<int()> define_demo(CLI::App& app);
+std::function<int()> define_data(CLI::App& app);
 
 // Adds each visited option to a command. A name without dashes is taken by its place. CLI11 is a large
 // header: only main.cpp and options.cpp see it.

@@ -57,7 +57,7 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (Status s = run_page(o.run).save(o.run + "/report.html"); !s) return fail(s.error());
   if (r->interrupted()) {
     tell("interrupted at step {} of {}; saved. Go on with: braid train --run {} --resume\n",
-         r->progression.step, o.steps, o.run);
+         r->progression.step, total_steps(o), o.run);
     return kFailed;
   }
   const Outcome& end = r->evaluation.outcome;

@@ -42,6 +42,7 @@ std::span<const Verb> all_verbs() {
            define_convert, convert_details},
       Verb{"tokenize", "text to token ids and back, as a model's tokenizer does", define_tokenize},
       Verb{"tokenizer", "train a tokenizer", define_tokenizer},
+      Verb{"data", "text files to folders of tokens to train on; mixtures of them", define_data},
       Verb{"verify", "check every kernel and the model on this machine against the reference", define_verify},
       Verb{"bench", "time matrix products, kernels or training steps, after checking that they are right",
            define_bench},

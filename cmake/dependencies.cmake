@@ -4,6 +4,7 @@ find_dependency(Threads)
 find_dependency(OpenMP COMPONENTS CXX) # only to hold oneDNN to one thread per call
 find_dependency(fmt)
 find_dependency(nlohmann_json)
+find_dependency(ZLIB)
 # oneDNN's own CMake package would ask for OpenCL headers, which nothing here needs.
 foreach(name dnnl hwy pcre2-8 utf8proc sentencepiece)
   if(NOT TARGET braid::${name})

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages Braid is built from, if any is missing. Needs root for that; otherwise says what to run.
 set -eu
-packages="g++ cmake ninja-build libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libutf8proc-dev
+packages="g++ cmake ninja-build libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev zlib1g-dev libpcre2-dev libutf8proc-dev
           libsentencepiece-dev libedit-dev libgtest-dev"
 missing=""
 for p in $packages; do

@@ -3,9 +3,29 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <optional>
 #include <type_traits>
 
 namespace braid {
+namespace {
+
+// "1.5M" as 1,500,000; nothing if the text does not end in a power of 1000 or is not a whole number.
+std::optional<int64_t> with_suffix(std::string_view text) {
+  constexpr std::string_view kSuffixes = "kKMGBT";
+  constexpr double kPowers[] = {1e3, 1e3, 1e6, 1e9, 1e9, 1e12};
+  const size_t suffix = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
+  if (suffix == std::string_view::npos) return std::nullopt;
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size() - 1, value, std::chars_format::fixed);
+  value = std::round(value * kPowers[suffix] * 1e3) / 1e3;
+  if (error != std::errc{} || end != text.data() + text.size() - 1) return std::nullopt;
+  if (!(std::abs(value) < 9e15) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace
 
 template <class T>
 std::string bounds_text(Bounds<T> bounds) {
@@ -31,7 +51,11 @@ Result<T> parse_number(std::string_view text, std::string_view name, Bounds<T> b
   T value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   // "nan" compares false with every range; "inf" lies outside of all of them.
-  if (error != std::errc{} || end != digits.data() + digits.size()) return refuse();
+  if (error != std::errc{} || end != digits.data() + digits.size()) {
+    const std::optional<int64_t> large = std::is_integral_v<T> ? with_suffix(digits) : std::nullopt;
+    if (!large) return refuse();
+    value = static_cast<T>(*large);
+  }
   if (!(value >= bounds.low && value <= bounds.high) || (bounds.above && value == bounds.low))
     return refuse();
   return value;

@@ -18,8 +18,8 @@ struct Bounds {
   bool above = false;
 };
 
-// T is int64_t or double; decimal digits, for double also a fraction and an exponent. `name` is the option as
-// it is typed.
+// T is int64_t or double; decimal digits, for double also a fraction and an exponent. A whole number may end
+// in k, M, G (or B) or T, powers of 1000: 100M, 1.5G. `name` is the option as it is typed.
 template <class T>
 Result<T> parse_number(std::string_view text, std::string_view name, Bounds<T> bounds = {});
 

@@ -16,6 +16,12 @@
 
 namespace braid {
 
+// Held-out samples begin .. end - 1 that are reported by themselves.
+struct ValidationPart {
+  std::string name;
+  size_t begin, end;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -47,6 +53,10 @@ class Source {
   virtual size_t growths() const { return 0; }
 
   virtual size_t validation_size() const = 0;
+  virtual std::vector<ValidationPart> validation_parts() const { return {}; }  // empty: all of it is one
+  // Bytes of text that these tokens stand for, so that models of different tokenizers can be compared; 0: no
+  // text.
+  virtual uint64_t text_bytes(std::span<const int32_t> /*tokens*/) const { return 0; }
   virtual size_t vocab_size() const = 0;
   virtual size_t answers() const { return vocab_size(); }  // every target is below this
   // Input vectors by token, [vocab_size, any width], where the data has its own.

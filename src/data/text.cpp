@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/rng.h"
 #include "data/embedded.h"
 #include "io/file.h"
 #include "io/hash.h"
@@ -18,12 +17,6 @@ uint64_t train_size(uint64_t tokens, uint64_t window, uint64_t held_window, doub
 }
 
 size_t held_length(const TextOptions& o) { return o.validation_length ? o.validation_length : o.length; }
-
-// As many windows as fit behind every offset below one window, so that each epoch has the same number. A text
-// of less than two windows gets one, and fewer offsets.
-uint64_t windows_per_epoch(uint64_t train, uint64_t window) {
-  return std::max<uint64_t>(1, (train - (window - 1)) / window);
-}
 
 }  // namespace
 
@@ -86,7 +79,7 @@ TextSource::TextSource(Content content, std::string name, const TextOptions& opt
       window_(options.length + 1),
       held_window_(held_length(options) + 1),
       train_(train_size(tokens(), window_, held_window_, options.validation_share)),
-      windows_(windows_per_epoch(train_, window_)),
+      windows_(train_, window_, seed_),
       validation_limit_(options.validation_limit),
       fingerprint_(Hash()
                        .text(tokenizer_.empty() ? "text 1" : "tokens 1")
@@ -102,7 +95,7 @@ TextSource::TextSource(Content content, std::string name, const TextOptions& opt
 std::string TextSource::describe() const {
   return fmt::format(
       "{}: {} {} to train on ({} sequences of {} tokens per epoch), {} held out{}", name_, train_,
-      tokenizer_.empty() ? "bytes" : "tokens", windows_, window_ - 1, tokens() - train_,
+      tokenizer_.empty() ? "bytes" : "tokens", windows_.count(), window_ - 1, tokens() - train_,
       tokenizer_.empty()
           ? ""
           : fmt::format("; a vocabulary of {}, {:.2f} bytes per token", vocab_size_, bytes_per_token_));
@@ -113,11 +106,7 @@ Status TextSource::save_companions(const std::string& dir) const {
 }
 
 void TextSource::append_train(Batch& out, uint64_t sample) const {
-  const uint64_t epoch = sample / windows_;
-  Rng rng(seed_, "text offset");
-  rng.seek(epoch);
-  const uint64_t offset = rng.below(train_ - windows_ * window_ + 1);
-  append_window(out, offset + window_ * Permutation(windows_, seed_, epoch)(sample % windows_), window_);
+  append_window(out, windows_.first_token(sample), window_);
 }
 
 void TextSource::append_validation(Batch& out, size_t sample) const {

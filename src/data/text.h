@@ -1,8 +1,7 @@
 // Text as bytes, 256 tokens, or as the tokens of a tokenizer.
 //
-// The last part of the text is held out for validation. Each epoch cuts the rest into `windows()` windows of
-// length + 1 tokens that do not overlap, starting at an offset drawn for the epoch, and visits each once in a
-// shuffled order. The offset makes every token serve in every place of a window sooner or later.
+// The last part of the text is held out for validation. Training visits the rest in windows of length + 1
+// tokens (windows.h).
 #pragma once
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "data/source.h"
+#include "data/windows.h"
 
 namespace braid {
 
@@ -34,7 +34,7 @@ class TextSource final : public Source {
   static Result<std::unique_ptr<TextSource>> from_text(std::string_view text, const std::string& name,
                                                        const TextOptions& options);
 
-  uint64_t windows() const { return windows_; }  // training samples per epoch
+  uint64_t windows() const { return windows_.count(); }  // training samples per epoch
   uint64_t train_tokens() const { return train_; }
 
   size_t validation_size() const override {
@@ -73,7 +73,7 @@ class TextSource final : public Source {
   uint64_t seed_;
   uint64_t window_, held_window_;  // tokens per window: length + 1
   uint64_t train_;                 // tokens before the held-out part
-  uint64_t windows_;               // per epoch
+  EpochWindows windows_;
   size_t validation_limit_;
   std::string fingerprint_;
 };

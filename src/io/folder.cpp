@@ -31,7 +31,8 @@ struct KindName {
 constexpr std::array kKinds{KindName{FolderKind::kRun, "run", "a training run"},
                             KindName{FolderKind::kModel, "model", "a converted model"},
                             KindName{FolderKind::kDemo, "demo", "a demo"},
-                            KindName{FolderKind::kLab, "lab", "a study of the lab"}};
+                            KindName{FolderKind::kLab, "lab", "a study of the lab"},
+                            KindName{FolderKind::kData, "data", "a folder of token ids"}};
 const KindName& name_of(FolderKind kind) { return *std::ranges::find(kKinds, kind, &KindName::kind); }
 
 constexpr std::array<std::string_view, 14> kCompanions{"tokenizer.json",
@@ -94,7 +95,7 @@ Result<std::optional<FolderMark>> read_mark(const std::string& dir) {
   const auto known = std::ranges::find(kKinds, kind, &KindName::word);
   if (known == kKinds.end()) {
     const Json value = kind;
-    return field_error(file, "kind", &value, "one of run, model, demo and lab");
+    return field_error(file, "kind", &value, "one of run, model, demo, lab and data");
   }
   mark.kind = known->kind;
   if (mark.kind == FolderKind::kModel)

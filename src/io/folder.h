@@ -15,7 +15,7 @@
 
 namespace braid {
 
-enum class FolderKind { kRun, kModel, kDemo, kLab };
+enum class FolderKind { kRun, kModel, kDemo, kLab, kData };
 
 struct FolderMark {
   FolderKind kind = FolderKind::kRun;

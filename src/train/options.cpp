@@ -5,12 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "base/nearest.h"
 
 namespace braid {
+
+int64_t total_steps(const TrainOptions& o) {
+  if (o.tokens <= 0) return o.steps;
+  const double step =
+      static_cast<double>(o.batch) * static_cast<double>(o.accumulate) * static_cast<double>(o.length);
+  return static_cast<int64_t>(std::ceil(static_cast<double>(o.tokens) / step));
+}
 
 std::vector<Problem> unusable(const TrainOptions& o) {
   std::vector<Problem> p;
@@ -26,6 +34,7 @@ std::vector<Problem> unusable(const TrainOptions& o) {
   };
   range("--steps", o.steps, 1, 1e12), range("--batch", o.batch, 1, 1e6),
       range("--accumulate", o.accumulate, 1, 1e6);
+  range("--tokens", o.tokens, 0, 9e15);
   range("--length", o.length, 1, 1e8), range("--eval-length", o.eval_length, 0, 1e8),
       range("--warmup", o.warmup, 0, 1e12), range("--lr", o.lr, 0, 1e3);
   range("--min-lr-ratio", o.min_lr_ratio, 0, 1), range("--weight-decay", o.weight_decay, 0, 1e3),
@@ -67,8 +76,17 @@ std::string shown(const std::vector<std::string>& x) {
 }
 
 std::map<std::string, std::string> fixed_options(TrainOptions& o) {
-  constexpr std::array kFixed{"--arch",     "--size",      "--config", "--set",         "--task",
-                              "--task-set", "--tokenizer", "--length", "--eval-length", "--fixed-embedding",
+  constexpr std::array kFixed{"--arch",
+                              "--size",
+                              "--config",
+                              "--set",
+                              "--task",
+                              "--task-set",
+                              "--tokenizer",
+                              "--length",
+                              "--eval-length",
+                              "--fixed-embedding",
+                              "--reset-at-documents",
                               "--seed"};
   std::map<std::string, std::string> out;
   const auto take = [&](const char* name, const auto& value, const char*) {
@@ -93,6 +111,11 @@ std::vector<Problem> changed_on_the_way(TrainOptions asked, TrainOptions started
 
 TrainOptions with_absolute_paths(TrainOptions o) {
   o.text = absolute(o.text), o.tokenizer = absolute(o.tokenizer), o.config = absolute(o.config);
+  for (std::string& set : o.data) set = absolute(set);
+  for (std::string& set : o.eval_data) {
+    const size_t path = set.find('=') + 1;  // 0 without a name
+    set = set.substr(0, path) + absolute(set.substr(path));
+  }
   return o;
 }
 

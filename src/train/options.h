@@ -17,10 +17,11 @@ struct TrainOptions {
   std::vector<std::string> set;
   // On what.
   std::string task, text, tokenizer;
-  std::vector<std::string> task_set;
+  std::vector<std::string> task_set, data, eval_data;
   int64_t length = 256, eval_length = 0;
+  bool reset_at_documents = false;
   // How.
-  int64_t steps = 1000, batch = 32, accumulate = 1, warmup = 100;
+  int64_t steps = 1000, tokens = 0, batch = 32, accumulate = 1, warmup = 100;
   double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
@@ -50,6 +51,13 @@ struct TrainOptions {
     v("--tokenizer", tokenizer,
       "folder or file of the text's tokenizer, which goes along with the model (`braid tokenizer train` "
       "makes one); else a token for each byte");
+    v("--data", data,
+      "train on a folder of tokens that `braid data tokenize` made, FOLDER or FOLDER:WEIGHT; repeated, a "
+      "mixture; or a mixture's file");
+    v("--eval-data", eval_data,
+      "held-out tokens, FOLDER or NAME=FOLDER; may be repeated. Else the last 5 % of each --data");
+    v("--reset-at-documents", reset_at_documents,
+      "state, convolution and attention begin anew at each document of --data; else sequences run on");
     v("--length", length, "tokens per sequence of text");
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");
@@ -57,6 +65,7 @@ struct TrainOptions {
       "go on from the last checkpoint in --run that is whole, with the options stored there; what is trained "
       "and on what cannot change");
     v("--steps", steps, "optimiser updates");
+    v("--tokens", tokens, "instead of --steps: tokens to train on, e.g. 100M; 0 = as --steps says");
     v("--batch", batch, "sequences per batch");
     v("--grow-at", grow_at,
       "curriculum: make the task's training samples longer whenever their accuracy reaches this; 0 = never");
@@ -91,6 +100,9 @@ struct TrainOptions {
       "stop after this many steps in a row with a loss or gradient that is not finite");
   }
 };
+
+// --steps, or as many as make up --tokens.
+int64_t total_steps(const TrainOptions& o);
 
 // Values that no training can use, all at once.
 std::vector<Problem> unusable(const TrainOptions& o);

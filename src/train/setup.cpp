@@ -23,13 +23,20 @@ constexpr const char* kEmbedding = "embedding.weight";
 
 Status validate(const TrainOptions& o) {
   std::vector<Problem> p = unusable(o);
-  if (o.task.empty() == o.text.empty())
-    p.push_back(
-        {"--task, --text", o.task.empty() ? "neither is given" : "both are given", "give one of them"});
+  const int kinds = int{!o.task.empty()} + int{!o.text.empty()} + int{!o.data.empty()};
+  if (kinds != 1)
+    p.push_back({"--task, --text, --data", kinds == 0 ? "none of them is given" : "more than one is given",
+                 "give one of them"});
+  if (o.data.empty() && !o.eval_data.empty())
+    p.push_back({"--eval-data", "needs --data", "give folders of tokens to train on"});
+  if (o.data.empty() && o.reset_at_documents)
+    p.push_back({"--reset-at-documents", "needs --data", "a text file is one document"});
+  if (!o.task.empty() && o.tokens > 0)
+    p.push_back({"--tokens", "needs --data or --text", "a task's sequences differ in length: use --steps"});
   if (o.task.empty() && !o.task_set.empty())
     p.push_back({"--task-set", "needs --task", "give the task's name"});
   if (o.text.empty() && !o.tokenizer.empty())
-    p.push_back({"--tokenizer", "needs --text", "a task has its own tokens"});
+    p.push_back({"--tokenizer", "needs --text", "a task has its own tokens, and so has --data"});
   if (o.task.empty() && o.fixed_embedding)
     p.push_back({"--fixed-embedding", "needs --task", "a text has no input vectors"});
   if (o.task.empty() && o.grow_at > 0) p.push_back({"--grow-at", "needs --task", "a text has no curriculum"});
@@ -204,8 +211,10 @@ Result<Json> continued(const TrainOptions& o, const Source& source, const Traine
 
 }  // namespace
 
-Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const Program& program,
+Result<TrainSummary> run_training(const TrainOptions& asked, Source& source, const Program& program,
                                   ThreadPool& pool, const RunHooks& hooks) {
+  TrainOptions o = asked;
+  o.steps = total_steps(o);
   const std::string option = hooks.folder_option.empty() ? "--run" : hooks.folder_option;
   Json record;
   if (o.resume) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 #include <utility>
 
 #include "base/clock.h"
@@ -43,12 +44,24 @@ double headline_score(const Source& source, const Evaluation& e) {
   return -e.outcome.loss;
 }
 
+// Loss in nats per token as bits per byte of text.
+double bits_per_byte(double loss, size_t tokens, uint64_t bytes) {
+  return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
+}
+
 Json to_json(const Evaluation& e) {
   Json json{{"eval_loss", e.outcome.loss},
             {"eval_accuracy", e.outcome.accuracy()},
             {"eval_sequence_accuracy", e.outcome.sequence_accuracy()}};
   for (const Metric& m : e.metrics)
     if (m.total > 0) json["metrics"][m.name] = {{"value", m.value()}, {"chance", m.chance}, {"of", m.total}};
+  if (e.text_bytes > 0)
+    json["eval_bits_per_byte"] = bits_per_byte(e.outcome.loss, e.outcome.supervised, e.text_bytes);
+  for (const Evaluation::Part& p : e.parts) {
+    json["eval_sets"][p.name] = {{"loss", p.loss}, {"tokens", p.supervised}};
+    if (p.text_bytes > 0)
+      json["eval_sets"][p.name]["bits_per_byte"] = bits_per_byte(p.loss, p.supervised, p.text_bytes);
+  }
   return json;
 }
 
@@ -260,34 +273,56 @@ Status Trainer::evaluate_and_log(Progress& bar) {
   Json line = to_json(last_);
   line["step"] = p_.step;
   if (p_.growths > 0) line["growths"] = p_.growths;
-  bar.line(
-      fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %", p_.step, o.loss, 100 * o.accuracy()));
+  std::string sets;
+  if (last_.parts.size() > 1)
+    for (const Evaluation::Part& p : last_.parts) sets += fmt::format("  {} {:.4f}", p.name, p.loss);
+  bar.line(fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %{}", p_.step, o.loss,
+                       100 * o.accuracy(), sets));
   return log(line.dump());
 }
 
-Evaluation evaluate(const Source& source, Gradient& gradient) {
-  Evaluation all{.outcome = {}, .metrics = source.metrics(), .by_position = {}};
-  Outcome& sum = all.outcome;
+namespace {
+
+// One batch of held-out data, added to sums: `all.outcome.loss` and the means by position are sums here.
+void add_batch(const Source& source, const Batch& batch, Gradient& gradient, Evaluation& all) {
   Answers answers;
-  double loss = 0;
-  for (size_t at = 0; at < source.validation_size(); at += kEvalBatch) {
-    const Batch batch = source.validation(at, std::min(kEvalBatch, source.validation_size() - at));
-    const Outcome o = gradient.evaluate(batch, &answers);
-    loss += o.loss * static_cast<double>(o.supervised);
-    sum.tokens += o.tokens, sum.supervised += o.supervised, sum.correct += o.correct;
-    sum.sequences += o.sequences, sum.all_correct += o.all_correct;
-    source.measure(batch, answers.predicted, all.metrics);
-    for (size_t s = 0; s < batch.sequences(); ++s)
-      for (size_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
-        if (batch.targets[t] == kUnsupervised) continue;
-        const auto bin = static_cast<size_t>(std::bit_width(t - batch.offsets[s]));
-        if (all.by_position.size() <= bin) all.by_position.resize(bin + 1);
-        all.by_position[bin].first += static_cast<double>(answers.loss[t]), ++all.by_position[bin].second;
-      }
+  const Outcome o = gradient.evaluate(batch, &answers);
+  Outcome& sum = all.outcome;
+  sum.loss += o.loss * static_cast<double>(o.supervised);
+  sum.tokens += o.tokens, sum.supervised += o.supervised, sum.correct += o.correct;
+  sum.sequences += o.sequences, sum.all_correct += o.all_correct;
+  all.text_bytes += source.text_bytes(batch.targets);
+  source.measure(batch, answers.predicted, all.metrics);
+  for (size_t s = 0; s < batch.sequences(); ++s)
+    for (size_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
+      if (batch.targets[t] == kUnsupervised) continue;
+      const auto bin = static_cast<size_t>(std::bit_width(t - batch.offsets[s]));
+      if (all.by_position.size() <= bin) all.by_position.resize(bin + 1);
+      all.by_position[bin].first += static_cast<double>(answers.loss[t]), ++all.by_position[bin].second;
+    }
+}
+
+double mean(double sum, size_t count) { return count ? sum / static_cast<double>(count) : 0; }
+
+}  // namespace
+
+Evaluation evaluate(const Source& source, Gradient& gradient) {
+  Evaluation all{.outcome = {}, .metrics = source.metrics()};
+  std::vector<ValidationPart> parts = source.validation_parts();
+  const bool named = !parts.empty();
+  if (!named) parts = {{"", 0, source.validation_size()}};
+  for (const ValidationPart& part : parts) {
+    const double loss = all.outcome.loss;
+    const size_t supervised = all.outcome.supervised;
+    const uint64_t bytes = all.text_bytes;
+    for (size_t at = part.begin; at < part.end; at += kEvalBatch)
+      add_batch(source, source.validation(at, std::min(kEvalBatch, part.end - at)), gradient, all);
+    const size_t count = all.outcome.supervised - supervised;
+    if (named)
+      all.parts.push_back({part.name, mean(all.outcome.loss - loss, count), count, all.text_bytes - bytes});
   }
-  sum.loss = sum.supervised ? loss / static_cast<double>(sum.supervised) : 0;
-  for (auto& [total, count] : all.by_position)
-    if (count) total /= static_cast<double>(count);
+  all.outcome.loss = mean(all.outcome.loss, all.outcome.supervised);
+  for (auto& [total, count] : all.by_position) total = mean(total, count);
   return all;
 }
 

@@ -30,7 +30,16 @@ struct Evaluation {
   Outcome outcome;
   std::vector<Metric> metrics;  // the source's
   // Mean loss of supervised positions 1, 2, 3-4, 5-8, .. of their sequences, and how many there are.
-  std::vector<std::pair<double, size_t>> by_position;
+  std::vector<std::pair<double, size_t>> by_position = {};
+  uint64_t text_bytes = 0;  // that the targets stand for; 0: no text
+  // The source's held-out sets, if it names any.
+  struct Part {
+    std::string name;
+    double loss = 0;
+    size_t supervised = 0;
+    uint64_t text_bytes = 0;
+  };
+  std::vector<Part> parts = {};
 };
 // The metric that tells how good it is, or minus the loss: larger is better.
 double headline_score(const Source& source, const Evaluation& e);

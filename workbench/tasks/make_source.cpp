@@ -1,12 +1,35 @@
 #include "tasks/make_source.h"
 
 #include "data/text.h"
+#include "data/token_source.h"
 #include "tasks/task_source.h"
 
 namespace braid {
 
+namespace {
+
+Result<std::unique_ptr<Source>> token_source(const TrainOptions& o) {
+  const Result<Mixture> mixture = parse_mixture(o.data, "--data");
+  if (!mixture) return mixture.error();
+  TokenSourceOptions with{.length = static_cast<size_t>(o.length),
+                          .validation_length = static_cast<size_t>(o.eval_length),
+                          .validation_limit = static_cast<size_t>(o.eval_size),
+                          .reset_at_documents = o.reset_at_documents,
+                          .seed = static_cast<uint64_t>(o.seed)};
+  for (const std::string& word : o.eval_data) {
+    const size_t path = word.find('=') + 1;  // 0 without a name
+    with.validation.push_back({word.substr(0, path ? path - 1 : 0), word.substr(path)});
+  }
+  auto source = TokenSource::open(*mixture, with);
+  if (!source) return source.error();
+  return std::unique_ptr<Source>(std::move(*source));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
   const auto seed = static_cast<uint64_t>(o.seed);
+  if (!o.data.empty()) return token_source(o);
   if (!o.text.empty()) {
     // A run has a copy of its tokenizer, so that it can go on without the original.
     const std::string& tokenizer = o.resume && !o.tokenizer.empty() ? o.run : o.tokenizer;
