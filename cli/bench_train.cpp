@@ -94,7 +94,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
   Gradient gradient(
       *model, pool,
       {.precision = c.precision == "bf16" ? Precision::kBf16 : Precision::kF32, .recompute = o.recompute});
-  AdamW optimizer(model->params(), {});
+  Optimizer optimizer(model->params(), {});
   const Batch batch = source ? source->batch(0, static_cast<size_t>(c.batch)) : random_batch(c, o.vocab);
   // Loss of an untrained model: log(outputs). Anything else means that what is timed is wrong.
   const double first = gradient.evaluate(batch).loss,

@@ -20,6 +20,9 @@ struct Param {
   bool train = true;     // false: the optimiser leaves it alone
   bool norm = false;     // weights of a norm, which decay only if requested
   bool precise = false;  // f32 in inference, too: vectors, and matrices whose small errors would grow
+  bool hidden = false;   // a projection inside the layers: Muon orthogonalises its update
+  // Rows of the logical matrices that are one below the other in it; empty: it is one.
+  std::vector<size_t> row_blocks = {};
 
   size_t count() const { return static_cast<size_t>(shape.count()); }
   size_t rows() const { return shape.rank() == 2 ? shape[0] : 1; }
@@ -39,6 +42,8 @@ class ParamSet {
   const Param& operator[](size_t i) const { return params_[i]; }
   void freeze(size_t i) { params_[i].train = false; }
   void mark_norm(size_t i) { params_[i].norm = true; }
+  void mark_hidden(size_t i) { params_[i].hidden = true; }
+  void set_row_blocks(size_t i, std::vector<size_t> rows) { params_[i].row_blocks = std::move(rows); }
   size_t block_size() const { return size_; }  // numbers in the block, padding included
   // Null: it is in the block.
   const StoredMatrix* stored(size_t i) const {

@@ -118,7 +118,7 @@ std::optional<Refusal> read_trainer(const std::string& dir, uint64_t step, Progr
   return {};
 }
 
-Status load_moments(const std::string& file, AdamW& optimizer) {
+Status load_moments(const std::string& file, Optimizer& optimizer) {
   Result<SafeTensors> moments = SafeTensors::open(file);
   if (!moments) return moments.error();
   for (const auto& [name, to] : {std::pair{"m", &optimizer.m()}, std::pair{"v", &optimizer.v()}}) {
@@ -138,7 +138,7 @@ Status load_moments(const std::string& file, AdamW& optimizer) {
   return {};
 }
 
-std::optional<Refusal> load(const std::string& run, uint64_t step, Model& model, AdamW& optimizer,
+std::optional<Refusal> load(const std::string& run, uint64_t step, Model& model, Optimizer& optimizer,
                             Progression& p) {
   const std::string dir = step_dir(run, step);
   if (std::optional<Refusal> refusal = read_trainer(dir, step, p)) return refusal;
@@ -153,7 +153,7 @@ bool put_aside(const std::string& name) { return name.starts_with(".braid-tmp-")
 
 }  // namespace
 
-Status save_checkpoint(const std::string& run, const Model& model, AdamW& optimizer, const Progression& p,
+Status save_checkpoint(const std::string& run, const Model& model, Optimizer& optimizer, const Progression& p,
                        int64_t keep) {
   const std::string final_dir = step_dir(run, p.step), tmp = state_dir(run) + kUnfinished;
   if (Status s = remove_tree(tmp); !s) return s;
@@ -192,13 +192,14 @@ std::optional<uint64_t> latest_checkpoint(const std::string& run) {
   return steps.empty() ? std::nullopt : std::optional(steps.back());
 }
 
-Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model& model, AdamW& optimizer) {
+Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model& model,
+                                    Optimizer& optimizer) {
   Progression p;
   if (std::optional<Refusal> refusal = load(run, step, model, optimizer, p)) return refusal->error;
   return p;
 }
 
-Result<Restored> load_newest_checkpoint(const std::string& run, Model& model, AdamW& optimizer) {
+Result<Restored> load_newest_checkpoint(const std::string& run, Model& model, Optimizer& optimizer) {
   Restored out;
   std::vector<uint64_t> steps = all_steps(run);
   std::ranges::reverse(steps);

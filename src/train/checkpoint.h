@@ -38,17 +38,18 @@ struct Progression {    // all that changes while training, besides parameters a
 };
 
 // Keeps the `keep` newest checkpoints and the best. Those of later steps go: the run went back behind them.
-Status save_checkpoint(const std::string& run, const Model& model, AdamW& optimizer, const Progression& p,
+Status save_checkpoint(const std::string& run, const Model& model, Optimizer& optimizer, const Progression& p,
                        int64_t keep);
 std::optional<uint64_t> latest_checkpoint(const std::string& run);  // whole or not
-Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model& model, AdamW& optimizer);
+Result<Progression> load_checkpoint(const std::string& run, uint64_t step, Model& model,
+                                    Optimizer& optimizer);
 
 // The newest checkpoint that is whole. None at all is no error; none whole is.
 struct Restored {
   std::optional<Progression> progression;
   std::vector<std::string> damaged;  // what is wrong with newer ones
 };
-Result<Restored> load_newest_checkpoint(const std::string& run, Model& model, AdamW& optimizer);
+Result<Restored> load_newest_checkpoint(const std::string& run, Model& model, Optimizer& optimizer);
 
 void clean_checkpoints(const std::string& run);     // what a killed run left behind, unfinished
 Status remove_checkpoints(const std::string& run);  // all; what else is in RUN/state stays

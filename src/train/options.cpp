@@ -87,6 +87,7 @@ std::map<std::string, std::string> fixed_options(TrainOptions& o) {
                               "--eval-length",
                               "--fixed-embedding",
                               "--reset-at-documents",
+                              "--optimizer",
                               "--seed"};
   std::map<std::string, std::string> out;
   const auto take = [&](const char* name, const auto& value, const char*) {

@@ -25,7 +25,8 @@ struct TrainOptions {
   double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
-  std::string schedule = "cosine", precision = "f32";
+  double momentum = 0.95;
+  std::string optimizer = "adamw", schedule = "cosine", precision = "f32";
   bool recompute = false, fixed_embedding = false, decay_norms = false;
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
@@ -78,7 +79,10 @@ struct TrainOptions {
     v("--schedule", schedule, "learning rate over time: cosine, constant or wsd (warm-up, stable, decay)");
     v("--warmup", warmup, "steps of linear warm-up");
     v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
-    v("--weight-decay", weight_decay, "AdamW weight decay; not on norms, biases and decay rates");
+    v("--optimizer", optimizer,
+      "adamw; or muon: orthogonalised momentum for the matrices inside the layers, AdamW for the rest");
+    v("--momentum", momentum, "Muon's momentum");
+    v("--weight-decay", weight_decay, "weight decay; not on norms, biases and decay rates");
     v("--decay-norms", decay_norms,
       "weight decay on the weights of norms, too, as plain loops in PyTorch have");
     v("--beta1", beta1, "AdamW beta1");

@@ -17,6 +17,7 @@
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "model/config_json.h"
+#include "kernels/orthogonalize/orthogonalize_ref.h"
 #include "support/test_dir.h"
 #include "support/test_kernels.h"
 #include "tasks/make_source.h"
@@ -494,7 +495,7 @@ TEST(Schedule, HasTheDocumentedShape) {
 
 TEST(AdamW, DecaysMatricesOnlyAndClips) {
   const std::unique_ptr<Model> model = make({});
-  AdamW optimizer(model->params(), {.weight_decay = 0.5, .clip = 1});
+  Optimizer optimizer(model->params(), {.weight_decay = 0.5, .clip = 1});
   const std::vector<float> before(model->params().block().begin(), model->params().block().end());
   const std::vector<float> zero(before.size(), 0);
   optimizer.step(zero, 0, 0.1, {});
@@ -503,7 +504,7 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
     EXPECT_FLOAT_EQ(ratio, p.decay ? 0.95f : 1.0f) << p.name;
     EXPECT_EQ(p.decay, p.shape.rank() == 2) << p.name;
   }
-  AdamW norms_too(model->params(), {.weight_decay = 0.5, .clip = 1, .decay_norms = true});
+  Optimizer norms_too(model->params(), {.weight_decay = 0.5, .clip = 1, .decay_norms = true});
   const std::vector<float> then(model->params().block().begin(), model->params().block().end());
   norms_too.step(zero, 0, 0.1, {});
   for (const Param& p : model->params().all())
@@ -515,6 +516,59 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
   EXPECT_FALSE(std::isfinite(optimizer.grad_norm(grads, {})));
 }
 
+// Two steps by the formulas in double, with a matrix of two logical ones; vectors and the embedding as AdamW.
+TEST(Muon, StepsAreThoseOfTheFormulas) {
+  TrainOptions o;
+  o.arch = "mamba2", o.size = "d16-l1-h2-f16";
+  const std::unique_ptr<Model> model = Model::create(*make_config(o, 11));
+  model->init(1);
+  ParamSet& params = model->params();
+  const double lr = 0.1, decay = 0.5, mu = 0.9;
+  Optimizer optimizer(params,
+                      {.kind = OptimizerKind::kMuon, .weight_decay = decay, .clip = 0, .momentum = mu});
+  Optimizer adamw(params, {.weight_decay = decay, .clip = 0});
+  std::vector<double> p(params.block().begin(), params.block().end()), m(p.size(), 0);
+  size_t hidden = 0, blocks = 0;
+  for (uint64_t step = 0; step < 2; ++step) {
+    std::vector<float> g(p.size());
+    Rng rng(step, "gradient");
+    for (float& x : g) x = rng.normal();
+    for (const Param& param : params.all()) {
+      if (!param.hidden) continue;
+      ++hidden;
+      size_t begin = param.offset;
+      for (const size_t rows : param.row_blocks.empty() ? std::vector{param.rows()} : param.row_blocks) {
+        ++blocks;
+        std::vector<double> u(rows * param.cols());
+        for (size_t i = 0; i < u.size(); ++i) {
+          m[begin + i] = mu * m[begin + i] + g[begin + i];
+          u[i] = g[begin + i] + mu * m[begin + i];
+        }
+        ref::orthogonalize<double>(5, 3.4445, -4.775, 2.0315, 1e-7, rows, param.cols(), u.data());
+        const double size = 0.2 * std::sqrt(static_cast<double>(std::max(rows, param.cols())));
+        for (size_t i = 0; i < u.size(); ++i)
+          p[begin + i] = (1 - lr * decay) * p[begin + i] - lr * size * u[i];
+        begin += u.size();
+      }
+    }
+    const std::vector<float> before(params.block().begin(), params.block().end());
+    optimizer.step(g, 1, lr, {});
+    const std::vector<float> after(params.block().begin(), params.block().end());
+    for (const Param& param : params.all())
+      for (size_t i = param.offset; param.hidden && i < param.offset + param.count(); ++i)
+        ASSERT_NEAR(after[i], p[i], 2e-5) << param.name;
+    // The rest.
+    std::ranges::copy(before, params.block().begin());
+    adamw.step(g, 1, lr, {});
+    for (const Param& param : params.all())
+      for (size_t i = param.offset; !param.hidden && i < param.offset + param.count(); ++i)
+        ASSERT_EQ(after[i], params.block()[i]) << param.name;
+    std::ranges::copy(after, params.block().begin());
+  }
+  EXPECT_GT(hidden, 0u);
+  EXPECT_GT(blocks, hidden) << "mamba2's in_proj is five matrices";
+}
+
 // A norm of 5 against limits below, at and above it: what the moments get is the gradient of that norm at
 // most.
 TEST(AdamW, ClipsTheNormOfTheWholeGradient) {
@@ -522,7 +576,7 @@ TEST(AdamW, ClipsTheNormOfTheWholeGradient) {
   std::vector<float> grads(model->params().block().size(), 0);
   grads[3] = 3, grads[4] = -4;
   for (const auto& [clip, share] : {std::pair{1.0, 0.2}, {2.5, 0.5}, {5.0, 1.0}, {7.0, 1.0}, {0.0, 1.0}}) {
-    AdamW optimizer(model->params(), {.beta1 = 0.5, .beta2 = 0.75, .clip = clip});
+    Optimizer optimizer(model->params(), {.beta1 = 0.5, .beta2 = 0.75, .clip = clip});
     optimizer.step(grads, optimizer.grad_norm(grads, {}), 0.1, {});
     const std::span<const float> m = optimizer.m().as<float>(), v = optimizer.v().as<float>();
     for (const size_t i : {size_t{3}, size_t{4}}) {
@@ -763,7 +817,7 @@ TEST(Trainer, KeepsTheLastCheckpointsAndTheBest) {
   fs::create_directories(dir);
   const std::unique_ptr<Model> model = make({});
   ThreadPool pool(1, test_kernels());
-  AdamW optimizer(model->params(), {});
+  Optimizer optimizer(model->params(), {});
   for (uint64_t step = 1; step <= 6; ++step)
     ASSERT_TRUE(save_checkpoint(
         dir, *model, optimizer,
@@ -981,7 +1035,7 @@ TEST(Checkpoint, FieldsAreReadStrictly) {
 TEST(Checkpoint, StaysUntilAnotherIsInItsPlace) {
   const TestDir dir;
   const std::unique_ptr<Model> model = make({});
-  AdamW optimizer(model->params(), {});
+  Optimizer optimizer(model->params(), {});
   ASSERT_TRUE(save_checkpoint(dir.path(), *model, optimizer, {.step = 5, .sample = 1}, 2));
   no_rename_to = "step-00000005";
   EXPECT_FALSE(save_checkpoint(dir.path(), *model, optimizer, {.step = 5, .sample = 2}, 2));

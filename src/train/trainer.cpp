@@ -27,13 +27,15 @@ GradientOptions gradient_options(const TrainOptions& o) {
           .recompute = o.recompute};
 }
 
-AdamWOptions adamw_options(const TrainOptions& o) {
-  return {.beta1 = o.beta1,
+OptimizerOptions optimizer_options(const TrainOptions& o) {
+  return {.kind = o.optimizer == "muon" ? OptimizerKind::kMuon : OptimizerKind::kAdamW,
+          .beta1 = o.beta1,
           .beta2 = o.beta2,
           .eps = o.eps,
           .weight_decay = o.weight_decay,
           .clip = o.clip,
-          .decay_norms = o.decay_norms};
+          .decay_norms = o.decay_norms,
+          .momentum = o.momentum};
 }
 
 }  // namespace
@@ -89,7 +91,7 @@ Trainer::Trainer(Model& model, Source& source, ThreadPool& pool, const TrainOpti
       pool_(pool),
       options_(options),
       gradient_(model, pool, gradient_options(options)),
-      optimizer_(model.params(), adamw_options(options)),
+      optimizer_(model.params(), optimizer_options(options)),
       schedule_{.kind = options.schedule,
                 .lr = options.lr,
                 .min_lr = options.lr * options.min_lr_ratio,

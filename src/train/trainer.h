@@ -1,4 +1,4 @@
-// The training loop: batches, gradient, clipping, AdamW, evaluation, metrics, checkpoints; stops and resumes
+// The training loop: batches, gradient, clipping, optimiser, evaluation, metrics, checkpoints; stops and resumes
 // without a trace.
 //
 //   const std::unique_ptr<Model> model = Model::create(*config);
@@ -97,7 +97,7 @@ class Trainer {
   ThreadPool& pool_;
   TrainOptions options_;
   Gradient gradient_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
   Schedule schedule_;
   Progression p_;
   Evaluation last_;

@@ -252,8 +252,8 @@ class FastWeightMixer : public Mixer {
         q_(declare.matrix("q_proj.weight", d_.key_heads * d_.dk, model.d_model)),
         rule_(c.rule, {d_.heads, d_.key_heads, d_.dk, d_.dv}, model, declare) {
     const size_t keys = d_.key_heads * d_.dk, values = d_.heads * d_.dv, d = model.d_model;
-    if (!rule_.makes_keys()) k_ = declare.matrix("k_proj.weight", steps_ * keys, d);
-    v_ = declare.matrix("v_proj.weight", steps_ * values, d);
+    if (!rule_.makes_keys()) k_ = declare.stacked("k_proj.weight", std::vector(steps_, keys), d);
+    v_ = declare.stacked("v_proj.weight", std::vector(steps_, values), d);
     channels_ = keys + steps_ * ((rule_.makes_keys() ? 0 : keys) + values);
     if (c.conv) conv_ = declare.precise().matrix("conv1d.weight", channels_, c.conv, Init::kConv);
     if (c.rope_theta > 0) rope_ = std::make_unique<RopeTable>(d_.dk, c.rope_theta);

@@ -93,8 +93,10 @@ class Hqlt : public Mixer {
             .scale = 1.0f / std::sqrt(static_cast<float>(dh_))},
         q_(declare.matrix("q_proj.weight", width_, model.d_model)),
         writes_(static_cast<size_t>(c.rule.steps) * width_),
-        k_(declare.matrix("k_proj.weight", writes_, model.d_model)),
-        v_(declare.matrix("v_proj.weight", writes_, model.d_model)),
+        k_(declare.stacked("k_proj.weight", std::vector(static_cast<size_t>(c.rule.steps), width_),
+                           model.d_model)),
+        v_(declare.stacked("v_proj.weight", std::vector(static_cast<size_t>(c.rule.steps), width_),
+                           model.d_model)),
         rule_(c.rule, {heads_, heads_, dh_, dh_}, model, declare),
         output_(c.output, heads_, dh_, model, declare) {
     (c.variant == Variant::kDelayedChunk ? kv_.chunk : kv_.window) = static_cast<size_t>(c.window);

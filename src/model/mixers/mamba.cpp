@@ -38,7 +38,7 @@ class Mamba : public Mixer {
         taps_(c.conv),
         low_(c.negative_eigenvalues ? -1.0f : 0.0f) {
     const double rank = 1 / std::sqrt(static_cast<double>(rank_));
-    in_ = declare.matrix("in_proj.weight", 2 * inner_, model.d_model);
+    in_ = declare.stacked("in_proj.weight", {inner_, inner_}, model.d_model);
     conv_ = declare.precise().matrix("conv1d.weight", inner_, taps_, Init::kConv);
     conv_bias_ = declare.vector("conv1d.bias", inner_, Init::kZeros);
     x_ = declare.precise().matrix("x_proj.weight", rank_ + 2 * state_, inner_);

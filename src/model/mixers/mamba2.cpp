@@ -63,7 +63,8 @@ class Mamba2 : public Mixer {
                .scale = 1} {
     const size_t heads = shape_.value_heads;
     bc_ = shape_.key_heads * shape_.dk;
-    in_ = declare.matrix("in_proj.weight", 2 * inner_ + 2 * bc_ + heads, model.d_model);  // z, x, B, C, dt
+    in_ = declare.stacked("in_proj.weight", {inner_, inner_, bc_, bc_, heads},
+                          model.d_model);  // z, x, B, C, dt
     conv_ = declare.precise().matrix("conv1d.weight", inner_ + 2 * bc_, taps_, Init::kConv);
     const auto bias = [&](bool wanted, const char* name, size_t size) {
       return wanted ? static_cast<int>(declare.vector(name, size, Init::kZeros)) : -1;

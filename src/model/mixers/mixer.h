@@ -48,8 +48,18 @@ class Declare {
   size_t matrix(const std::string& name, size_t rows, size_t cols, Init init = Init::kNormal,
                 bool decay = true) {
     inits_.push_back(init);
-    return params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, decay,
-                       share_, precise_);
+    const size_t i = params_.add(prefix_ + name, {static_cast<int64_t>(rows), static_cast<int64_t>(cols)},
+                                 decay, share_, precise_);
+    if (!prefix_.empty() && decay && !precise_) params_.mark_hidden(i);  // not the embedding, nor the head
+    return i;
+  }
+  // Several matrices of `cols` columns in one, each with so many rows.
+  size_t stacked(const std::string& name, const std::vector<size_t>& rows, size_t cols) {
+    size_t all = 0;
+    for (const size_t r : rows) all += r;
+    const size_t i = matrix(name, all, cols);
+    params_.set_row_blocks(i, rows);
+    return i;
   }
   size_t vector(const std::string& name, size_t size,
                 Init init = Init::kOnes) {  // norms, biases, decay rates: no weight decay
