@@ -63,6 +63,7 @@ constexpr Limit kLimits[] = {
     {"docs/tour.md", 150},
     {"docs/howto/train.md", 120},
     {"docs/howto/run.md", 120},
+    {"docs/howto/data.md", 100},
     {"docs/howto/convert.md", 100},
     {"docs/howto/reproduce.md", 60},
     {"docs/howto/embed.md", 120},

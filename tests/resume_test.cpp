@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "process.h"
@@ -84,6 +85,66 @@ TEST(Resume, DropoutAndRecomputingResumeBitForBit) {
   ASSERT_EQ(steps("parts", "14", {"--threads", "2", "--recompute"}), 0);
   ASSERT_EQ(run_braid({"train", "--run", dir / "parts", "--resume", "--steps", "28", "--quiet"}).code, 0);
   EXPECT_EQ(slurp(dir / "parts/model.safetensors"), slurp(dir / "whole/model.safetensors"));
+}
+
+// A mixture of folders of tokens, begun anew at documents, with Muon and accumulated batches.
+TEST(Resume, MixturesOfTokensWithMuonResumeBitForBit) {
+  const TempDir dir;
+  for (const char letter : {'a', 'b'}) {
+    std::string lines;
+    for (int i = 0; i < 200; ++i)
+      lines += "{\"text\": \"" + std::string(10 + i % 50, letter) + " and " + std::to_string(i) + "\"}\n";
+    const std::string name = dir / std::string(1, letter);
+    std::ofstream(name + ".jsonl") << lines;
+    ASSERT_EQ(run_braid({"data", "tokenize", "--tokenizer", "bytes", "--text", name + ".jsonl", "--out", name,
+                         "--shard-tokens", "3000"})
+                  .code,
+              0);
+  }
+  const auto train = [&](const std::string& to, const std::string& steps, const std::string& threads) {
+    return std::vector<std::string>{"train",
+                                    "--data",
+                                    dir / "a:3",
+                                    "--data",
+                                    dir / "b",
+                                    "--reset-at-documents",
+                                    "--length",
+                                    "32",
+                                    "--optimizer",
+                                    "muon",
+                                    "--arch",
+                                    "gated-deltanet",
+                                    "--steps",
+                                    steps,
+                                    "--batch",
+                                    "4",
+                                    "--accumulate",
+                                    "2",
+                                    "--threads",
+                                    threads,
+                                    "--schedule",
+                                    "constant",
+                                    "--log-every",
+                                    "1",
+                                    "--checkpoint-every",
+                                    "7",
+                                    "--eval-every",
+                                    "10",
+                                    "--quiet",
+                                    "--run",
+                                    to};
+  };
+  const std::string run = dir / "killed";
+  const Finished f =
+      run_braid(train(run, "1000000", "2"), {.kill_when = [&] { return logged_steps(run) >= 15; }});
+  ASSERT_EQ(f.code, 128 + 9) << f.err;
+  const std::string steps = std::to_string(logged_steps(run) + 10);
+  const Finished on =
+      run_braid({"train", "--run", run, "--resume", "--steps", steps, "--threads", "1", "--quiet"});
+  ASSERT_EQ(on.code, 0) << on.err;
+  ASSERT_EQ(run_braid(train(dir / "whole", steps, "1")).code, 0);
+  EXPECT_EQ(slurp(run + "/model.safetensors"), slurp(dir / "whole/model.safetensors"));
+  EXPECT_NE(slurp(run + "/result.json").find("\"eval_sets\""), std::string::npos);
 }
 
 TEST(Resume, KilledAtRandomMomentsEqualsUninterrupted) {
