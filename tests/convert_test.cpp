@@ -2,6 +2,7 @@
 // fixtures_test.cpp and, against transformers itself, by bench/peers/hf_check.py.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -17,6 +18,11 @@ void expect_error(const Finished& f, int code, const std::vector<std::string>& p
   EXPECT_TRUE(f.err.starts_with("braid: ")) << f.err;
   for (const std::string& p : parts)
     EXPECT_NE(f.err.find(p), std::string::npos) << "'" << p << "' is not in: " << f.err;
+}
+
+double number_after(const std::string& text, const std::string& key) {
+  const size_t at = text.find(key);
+  return at == std::string::npos ? NAN : std::stod(text.substr(at + key.size()));
 }
 
 // A tiny trained model and what convert made of it.
@@ -45,6 +51,31 @@ struct Models {
 Models& models() {
   static Models m;
   return m;
+}
+
+// Fine-tuning of the run's folder and of the family's: without a learning rate the loss stays, with one it
+// falls.
+TEST(Convert, TrainingStartsFromEitherFolder) {
+  const Models& m = models();
+  const TempDir dir;
+  const auto loss = [&](const std::string& name, const std::string& from, const std::string& lr,
+                        const std::string& steps) {
+    const Finished f =
+        run_braid({"train", "--model", from,       "--text", m.text, "--length", "32", "--steps",
+                   steps,   "--batch", "2",        "--lr",   lr,     "--warmup", "0",  "--weight-decay",
+                   "0",     "--run",   dir / name, "--quiet"});
+    EXPECT_EQ(f.code, 0) << f.err;
+    return number_after(slurp(dir / name + "/result.json"), "\"eval_loss\": ");
+  };
+  const double before = number_after(slurp(m.ours + "/result.json"), "\"eval_loss\": ");
+  EXPECT_NEAR(loss("same", m.ours, "0", "1"), before, 1e-6);
+  EXPECT_NEAR(loss("same-hf", m.theirs, "0", "1"), before, 1e-5);
+  EXPECT_LT(loss("better", m.theirs, "1e-2", "20"), 0.8 * before);
+  expect_error(
+      run_braid({"train", "--model", m.ours, "--arch", "mamba", "--text", m.text, "--run", dir / "x"}), 2,
+      {"--model", "--arch"});
+  expect_error(run_braid({"train", "--model", dir / "none", "--text", m.text, "--run", dir / "x"}), 1,
+               {"--model", "none"});
 }
 
 TEST(Convert, EveryVerbReadsTheFamilysFolder) {

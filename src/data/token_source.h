@@ -22,9 +22,9 @@ struct NamedSet {
 
 struct TokenSourceOptions {
   size_t length = 256;
-  size_t validation_length = 0;        // 0: the same
-  double validation_share = 0.05;      // of each training set's end, where no held-out sets are given
-  size_t validation_limit = SIZE_MAX;  // windows of each held-out set
+  size_t validation_length = 0;           // 0: the same
+  double validation_share = 0.05;         // of each training set's end, where no held-out sets are given
+  size_t validation_limit = SIZE_MAX;     // windows of each held-out set
   std::vector<NamedSet> validation = {};  // held-out sets; empty: the ends of the training sets
   bool reset_at_documents = false;
   uint64_t seed = 0;
@@ -35,6 +35,7 @@ class TokenSource final : public Source {
   static Result<std::unique_ptr<TokenSource>> open(const Mixture& mixture, const TokenSourceOptions& options);
 
   uint64_t train_tokens() const;  // of all sets
+  const std::string& tokenizer_hash() const { return sets_[0].data->index().tokenizer_hash; }
   size_t validation_size() const override;
   std::vector<ValidationPart> validation_parts() const override;
   size_t vocab_size() const override;

@@ -112,6 +112,7 @@ std::vector<Problem> changed_on_the_way(TrainOptions asked, TrainOptions started
 
 TrainOptions with_absolute_paths(TrainOptions o) {
   o.text = absolute(o.text), o.tokenizer = absolute(o.tokenizer), o.config = absolute(o.config);
+  o.model = absolute(o.model);
   for (std::string& set : o.data) set = absolute(set);
   for (std::string& set : o.eval_data) {
     const size_t path = set.find('=') + 1;  // 0 without a name

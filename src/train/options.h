@@ -13,7 +13,7 @@ namespace braid {
 
 struct TrainOptions {
   // What to train.
-  std::string arch = "transformer", size = "tiny", config;
+  std::string arch = "transformer", size = "tiny", config, model;
   std::vector<std::string> set;
   // On what.
   std::string task, text, tokenizer;
@@ -42,6 +42,9 @@ struct TrainOptions {
       "its size: tiny, 1M, 3M, 10M, 30M, 100M, one of the papers' that `braid archs` prints, or exact: "
       "d128-l2-h4-f512 (width, layers, heads, inner width)");
     v("--config", config, "a config.json instead of --arch and --size");
+    v("--model", model,
+      "instead of a new model: start from the weights of this folder, a run's or one of Hugging Face's "
+      "(fine-tuning); its tokenizer is used for --text");
     v("--set", set, "change one value of the config, e.g. pattern.0.mixer.window=64; may be repeated");
     v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");
     v("--task-set", task_set, "change one setting of the task, e.g. train_max=80; may be repeated");

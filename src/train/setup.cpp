@@ -35,6 +35,13 @@ Status validate(const TrainOptions& o) {
     p.push_back({"--tokens", "needs --data or --text", "a task's sequences differ in length: use --steps"});
   if (o.task.empty() && !o.task_set.empty())
     p.push_back({"--task-set", "needs --task", "give the task's name"});
+  const TrainOptions usual;
+  if (!o.model.empty() &&
+      (o.arch != usual.arch || o.size != usual.size || !o.config.empty() || !o.set.empty()))
+    p.push_back({"--model", "is given with --arch, --size, --config or --set",
+                 "a folder's model has its own config"});
+  if (!o.model.empty() && o.fixed_embedding)
+    p.push_back({"--fixed-embedding", "is given with --model", "leave one of them out"});
   if (o.text.empty() && !o.tokenizer.empty())
     p.push_back({"--tokenizer", "needs --text", "a task has its own tokens, and so has --data"});
   if (o.task.empty() && o.fixed_embedding)
@@ -68,12 +75,26 @@ Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
   return config;
 }
 
+namespace {
+
+// Every token and answer of the data has a row.
+Status fits(const ModelConfig& config, const Source& source) {
+  if (config.vocab_size < static_cast<int64_t>(source.vocab_size()))
+    return Error{
+        fmt::format("vocab_size is {}, but the data has {} tokens", config.vocab_size, source.vocab_size()),
+        "set vocab_size to at least that"};
+  if (config.answers() < static_cast<int64_t>(source.answers()))
+    return Error{fmt::format("outputs is {}, but the data has {} answers", config.outputs, source.answers()),
+                 "set outputs to at least that, or to 0"};
+  return {};
+}
+
+}  // namespace
+
 Result<ModelConfig> make_config(const TrainOptions& o, const Source& source) {
   Result<ModelConfig> config = make_config(o, static_cast<int64_t>(source.vocab_size()));
   if (!config) return config;
-  if (config->answers() < static_cast<int64_t>(source.answers()))
-    return Error{fmt::format("outputs is {}, but the data has {} answers", config->outputs, source.answers()),
-                 "set outputs to at least that, or to 0"};
+  if (Status s = fits(*config, source); !s) return s.error();
   if (!o.fixed_embedding) return config;
   const std::optional<Tensor> rows = source.fixed_embedding();
   if (!rows)
@@ -209,6 +230,37 @@ Result<Json> continued(const TrainOptions& o, const Source& source, const Traine
   return record;
 }
 
+// Which the run starts with; of a resumed run its parameters are read later.
+Result<std::unique_ptr<Model>> first_model(const TrainOptions& o, const Source& source) {
+  if (!o.resume && !o.model.empty()) {
+    Result<std::unique_ptr<Model>> model = Model::load(o.model);
+    if (!model) return Error{"--model " + model.error().what, model.error().fix};
+    if (Status s = fits((*model)->config(), source); !s)
+      return Error{"--model " + o.model + ": " + s.error().what, s.error().fix};
+    return model;
+  }
+  // A resumed run keeps the config it was written with.
+  const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json") : make_config(o, source);
+  if (!config) return config.error();
+  std::unique_ptr<Model> model = Model::create(*config);
+  init_model(*model, o, source);
+  return model;
+}
+
+// The tokenizer, and what else belongs to the model that training starts with: chat template, settings.
+Status save_companions(const TrainOptions& o, const Source& source) {
+  if (Status s = source.save_companions(o.run); !s) return s;
+  if (o.model.empty()) return {};
+  for (const std::string_view name : companion_files()) {
+    const std::string from = o.model + "/" + std::string(name), to = o.run + "/" + std::string(name);
+    if (!path_exists(from) || path_exists(to)) continue;
+    const Result<std::string> text = read_text(from);
+    if (!text) return text.error();
+    if (Status s = write_atomic(to, *text); !s) return s;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TrainSummary> run_training(const TrainOptions& asked, Source& source, const Program& program,
@@ -222,16 +274,14 @@ Result<TrainSummary> run_training(const TrainOptions& asked, Source& source, con
     if (!earlier) return earlier.error();
     record = *std::move(earlier);
   }
-  // A resumed run keeps the config it was written with.
-  const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json") : make_config(o, source);
-  if (!config) return config.error();
-  std::unique_ptr<Model> model = Model::create(*config);
-  init_model(*model, o, source);
+  const Result<std::unique_ptr<Model>> made = first_model(o, source);
+  if (!made) return made.error();
+  const std::unique_ptr<Model>& model = *made;
   Result<RunFolder> folder =
       o.resume ? RunFolder::resume(o.run, option) : RunFolder::start(o.run, hooks.start_over, option);
   if (!folder) return folder.error();
   if (!o.resume)
-    if (Status s = source.save_companions(o.run); !s) return s.error();
+    if (Status s = save_companions(o, source); !s) return s.error();
   record = o.resume ? resumed_record(std::move(record), program, o, pool)
                     : run_record(program, o, source, *model, pool);
   if (Status s = save_json(o.run + "/run.json", record); !s) return s.error();

@@ -1,5 +1,5 @@
-// The training loop: batches, gradient, clipping, optimiser, evaluation, metrics, checkpoints; stops and resumes
-// without a trace.
+// The training loop: batches, gradient, clipping, optimiser, evaluation, metrics, checkpoints; stops and
+// resumes without a trace.
 //
 //   const std::unique_ptr<Model> model = Model::create(*config);
 //   model->init(/*seed=*/0);

@@ -1,12 +1,21 @@
 #include "tasks/make_source.h"
 
+#include <algorithm>
+#include <array>
+
 #include "data/text.h"
 #include "data/token_source.h"
+#include "io/file.h"
 #include "tasks/task_source.h"
 
 namespace braid {
 
 namespace {
+
+bool has_tokenizer(const std::string& dir) {
+  return !dir.empty() && std::ranges::any_of(std::array{"/tokenizer.json", "/vocab.json", "/tokenizer.model"},
+                                             [&](const char* name) { return path_exists(dir + name); });
+}
 
 Result<std::unique_ptr<Source>> token_source(const TrainOptions& o) {
   const Result<Mixture> mixture = parse_mixture(o.data, "--data");
@@ -22,6 +31,14 @@ Result<std::unique_ptr<Source>> token_source(const TrainOptions& o) {
   }
   auto source = TokenSource::open(*mixture, with);
   if (!source) return source.error();
+  // A run's folder has the tokenizer of its data anyway.
+  if (!o.resume && has_tokenizer(o.model)) {
+    const Result<Tokenizer> own = Tokenizer::load(o.model);
+    if (!own) return own.error();
+    if (tokens_hash(*own) != (*source)->tokenizer_hash())
+      return Error{"--data: was made with another tokenizer than that of --model " + o.model,
+                   "tokenize the text with it: braid data tokenize --tokenizer " + o.model};
+  }
   return std::unique_ptr<Source>(std::move(*source));
 }
 
@@ -31,8 +48,9 @@ Result<std::unique_ptr<Source>> make_source(const TrainOptions& o) {
   const auto seed = static_cast<uint64_t>(o.seed);
   if (!o.data.empty()) return token_source(o);
   if (!o.text.empty()) {
+    std::string tokenizer = !o.tokenizer.empty() ? o.tokenizer : has_tokenizer(o.model) ? o.model : "";
     // A run has a copy of its tokenizer, so that it can go on without the original.
-    const std::string& tokenizer = o.resume && !o.tokenizer.empty() ? o.run : o.tokenizer;
+    if (o.resume && has_tokenizer(o.run)) tokenizer = o.run;
     auto text = TextSource::from_file(o.text, {.length = static_cast<size_t>(o.length),
                                                .validation_length = static_cast<size_t>(o.eval_length),
                                                .validation_limit = static_cast<size_t>(o.eval_size),
