@@ -1,5 +1,8 @@
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "cli/cli.h"
+#include "infer/generate.h"
+#include "infer/text_model.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "report/run_page.h"
@@ -34,6 +37,31 @@ Result<TrainOptions> resumed_options(const TrainOptions& o, const CLI::App& app)
   return all;
 }
 
+// A continuation of --sample, also added to samples.txt; or why there is none.
+std::string sample_text(const TrainOptions& o, const Model& model, uint64_t step, ThreadPool& pool) {
+  const Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(o.run, model.config().vocab_size);
+  if (!tokenizer) return "--sample: " + tokenizer.error().what;
+  if (!*tokenizer) return "--sample: the data has no tokenizer, so there is no text";
+  const Result<std::vector<int32_t>> prompt = (*tokenizer)->encode(o.sample);
+  if (!prompt) return "--sample: " + prompt.error().what;
+  Context context(pool);
+  Session session(model, context);
+  StreamDecoder decoder(**tokenizer);
+  std::string text = o.sample;
+  const auto text_of = [&](std::optional<int32_t> id) { return id ? decoder.add(*id) : decoder.finish(); };
+  const auto show = [&](std::string_view more) { text += more; };
+  // Each evaluation draws other tokens; the same run always the same.
+  GenerateOptions options{.sampler = {.temperature = 0.8f, .top_k = 40, .seed = step},
+                          .max_tokens = o.sample_tokens,
+                          .cancelled = interrupted};
+  if (const std::optional<int32_t> eos = (*tokenizer)->eos()) options.end_tokens = {*eos};
+  if (const Result<Generated> r = generate(session, *prompt, text_of, show, options); !r)
+    return "--sample: " + r.error().what;
+  const std::string line = fmt::format("step {}: {}", step, text);
+  if (Status s = append_line(o.run + "/samples.txt", line); !s) return "--sample: " + s.error().what;
+  return line;
+}
+
 int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (o.resume) {
     Result<TrainOptions> all = resumed_options(o, app);
@@ -51,6 +79,15 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   RunHooks hooks{.quiet = quiet || json};
   hooks.on_note = [](const std::string& text) { tell("braid: {}\n", text); };
   if (json) hooks.on_metrics = [](const std::string& line) { say("{}\n", line), flush_output(); };
+  double page_made = 0;
+  hooks.on_evaluation = [&](const Model& model, uint64_t step) {
+    if (seconds_now() - page_made > 10) {
+      (void)run_page(o.run, /*live=*/true)
+          .save(o.run + "/report.html");  // the one at the end tells of failures
+      page_made = seconds_now();
+    }
+    return o.sample.empty() ? std::string() : sample_text(o, model, step, pool);
+  };
   if (!hooks.quiet) hooks.on_start = [](const std::string& line) { tell("{}\n", line); };
   const Result<TrainSummary> r = run_training(o, **source, this_program(), pool, hooks);
   if (!r) return fail(r.error());

@@ -244,16 +244,19 @@ Status write_atomic(const std::string& path, std::string_view text) {
   return write_atomic(path, std::as_bytes(std::span(text)));
 }
 
-Status append_line(const std::string& path, std::string_view line) {
+Status append_bytes(const std::string& path, std::string_view bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return failure("open", path, errno);
-  const std::string text = std::string(line) + "\n";
-  // One write per line, so that a kill leaves whole lines but for the last.
-  const ssize_t n = ::write(fd, text.data(), text.size());
+  // One write, so that a kill leaves whole lines but for the last.
+  const ssize_t n = ::write(fd, bytes.data(), bytes.size());
   const int err = n < 0 ? errno : ENOSPC;
   ::close(fd);
-  if (n != static_cast<ssize_t>(text.size())) return failure("write", path, err);
+  if (n != static_cast<ssize_t>(bytes.size())) return failure("write", path, err);
   return {};
+}
+
+Status append_line(const std::string& path, std::string_view line) {
+  return append_bytes(path, std::string(line) + "\n");
 }
 
 bool path_exists(const std::string& path) {

@@ -66,7 +66,8 @@ class AtomicFile {
 Status write_atomic(const std::string& path, std::span<const std::byte> bytes);
 Status write_atomic(const std::string& path, std::string_view text);
 
-// Adds a line to a log; the file is made if it is not there.
+// Adds bytes, or a line, to the end of a log; the file is made if it is not there.
+Status append_bytes(const std::string& path, std::string_view bytes);
 Status append_line(const std::string& path, std::string_view line);
 
 // Neither throws: what cannot be looked at (a name too long, a loop of links) is not there.

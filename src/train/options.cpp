@@ -45,6 +45,7 @@ std::vector<Problem> unusable(const TrainOptions& o) {
       range("--keep", o.keep, 1, 1e6);
   range("--eval-every", o.eval_every, 0, 1e12), range("--log-every", o.log_every, 1, 1e12),
       range("--bad-steps", o.bad_steps, 1, 1e9);
+  range("--sample-tokens", o.sample_tokens, 1, 1e6);
   range("--eval-size", o.eval_size, 1, 1e9), range("--patience", o.patience, 0, 1e9);
   range("--grow-at", o.grow_at, 0, 1), range("--stop-at", o.stop_at, 0, 1),
       range("--minutes", o.minutes, 0, 1e7);

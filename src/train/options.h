@@ -31,9 +31,10 @@ struct TrainOptions {
   int64_t seed = 0, threads = 0;
   // Bookkeeping.
   std::string run = "run";
-  bool resume = false;
-  int64_t checkpoint_every = 500, keep = 2, eval_every = 250, eval_size = 1024, log_every = 10,
-          bad_steps = 10, patience = 0;
+  std::string sample;
+  bool resume = false, tensorboard = false;
+  int64_t sample_tokens = 100, checkpoint_every = 500, keep = 2, eval_every = 250, eval_size = 1024,
+          log_every = 10, bad_steps = 10, patience = 0;
 
   template <class V>
   void visit(V& v) {
@@ -102,6 +103,9 @@ struct TrainOptions {
     v("--keep", keep, "checkpoints kept besides the best");
     v("--eval-every", eval_every, "steps between evaluations on held-out data; 0 = only at the end");
     v("--eval-size", eval_size, "held-out samples of a task, or the most sequences of text");
+    v("--sample", sample, "continue this text after each evaluation, on the terminal and in samples.txt");
+    v("--sample-tokens", sample_tokens, "tokens of such a sample");
+    v("--tensorboard", tensorboard, "write TensorBoard's event files into the run folder, too");
     v("--log-every", log_every, "steps between lines in metrics.jsonl");
     v("--bad-steps", bad_steps,
       "stop after this many steps in a row with a loss or gradient that is not finite");

@@ -7,6 +7,7 @@
 #include "io/strict_json.h"
 #include "train/checkpoint.h"
 #include "train/run_record.h"
+#include "train/tensorboard.h"
 
 namespace braid {
 namespace {
@@ -52,9 +53,12 @@ Result<RunFolder> RunFolder::start(const std::string& dir, bool over, const std:
     return Error{option + " " + dir + ": there is a run in this folder",
                  "add --resume to go on with it, or choose another " + option};
   if (Status s = remove_checkpoints(dir); !s) return s.error();
-  for (const char* name :
-       {"run.json", "metrics.jsonl", "result.json", "report.html", "model.safetensors", "config.json"})
+  for (const char* name : {"run.json", "metrics.jsonl", "samples.txt", "result.json", "report.html",
+                           "model.safetensors", "config.json"})
     if (Status s = remove_tree(dir + "/" + name); !s) return s.error();
+  for (const std::string& name : names_in(dir))
+    if (is_event_file(name))
+      if (Status s = remove_tree(dir + "/" + name); !s) return s.error();
   return folder;
 }
 

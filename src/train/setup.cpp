@@ -13,6 +13,7 @@
 #include "model/presets.h"
 #include "train/run_folder.h"
 #include "train/run_record.h"
+#include "train/tensorboard.h"
 
 namespace braid {
 namespace {
@@ -230,6 +231,28 @@ Result<Json> continued(const TrainOptions& o, const Source& source, const Traine
   return record;
 }
 
+// The numbers of a line of metrics.jsonl: train/loss, eval/loss, eval/NAME, eval/SET/loss.
+Status add_metrics(EventFile& events, const std::string& line) {
+  const Result<Json> json = parse_ordered_json(line, "metrics");
+  if (!json) return json.error();
+  std::vector<Scalar> scalars;
+  const bool evaluation = json->contains("eval_loss");
+  for (const auto& [name, value] : json->items()) {
+    if (value.is_number() && name != "step")
+      scalars.push_back(
+          {evaluation ? "eval/" + name.substr(name.starts_with("eval_") ? 5 : 0) : "train/" + name,
+           value.get<double>()});
+    if (name == "metrics")
+      for (const auto& [metric, m] : value.items())
+        scalars.push_back({"eval/" + metric, m["value"].get<double>()});
+    if (name == "eval_sets")
+      for (const auto& [set, part] : value.items())
+        for (const char* what : {"loss", "bits_per_byte"})
+          if (part.contains(what)) scalars.push_back({"eval/" + set + "/" + what, part[what].get<double>()});
+  }
+  return events.add((*json)["step"].get<uint64_t>(), scalars);
+}
+
 // Which the run starts with; of a resumed run its parameters are read later.
 Result<std::unique_ptr<Model>> first_model(const TrainOptions& o, const Source& source) {
   if (!o.resume && !o.model.empty()) {
@@ -289,7 +312,21 @@ Result<TrainSummary> run_training(const TrainOptions& asked, Source& source, con
     hooks.on_start(fmt::format("{} parameters, {}; {} threads, {}; run folder {}", model->params().count(),
                                source.describe(), pool.threads(), o.precision, o.run));
   Trainer trainer(*model, source, pool, o);
-  if (hooks.on_metrics) trainer.on_metrics(hooks.on_metrics);
+  std::optional<EventFile> events;
+  if (o.tensorboard) {
+    Result<EventFile> started = EventFile::start(o.run, o.resume ? latest_checkpoint(o.run).value_or(0) : 0);
+    if (!started) return started.error();
+    events = *std::move(started);
+  }
+  trainer.on_metrics([&](const std::string& line) {
+    if (hooks.on_metrics) hooks.on_metrics(line);
+    if (!events) return;
+    if (const Status s = add_metrics(*events, line); !s) {
+      if (hooks.on_note) hooks.on_note(s.error().what + "; no more events are written");
+      events.reset();
+    }
+  });
+  if (hooks.on_evaluation) trainer.on_evaluation(hooks.on_evaluation);
   if (hooks.on_note) trainer.on_note(hooks.on_note);
   trainer.use(*std::move(folder));
   return trainer.run({.resume = o.resume, .quiet = hooks.quiet});

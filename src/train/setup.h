@@ -47,6 +47,7 @@ struct RunHooks {
   Trainer::OnNote on_note = {};    // what a user should know even if all goes well
   std::function<void(const std::string&)> on_start = {};  // one line about model and data
   Trainer::OnMetrics on_metrics = {};
+  Trainer::OnEvaluation on_evaluation = {};
 };
 Result<TrainSummary> run_training(const TrainOptions& o, Source& source, const Program& program,
                                   ThreadPool& pool, const RunHooks& hooks = {});

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include <atomic>
 #include <filesystem>
@@ -28,6 +30,7 @@
 #include "tasks/task_source.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
+#include "train/tensorboard.h"
 #include "train/trainer.h"
 
 // Stands in for the C library in this program: no folder comes to the place of one with this name.
@@ -514,6 +517,34 @@ TEST(AdamW, DecaysMatricesOnlyAndClips) {
   EXPECT_DOUBLE_EQ(optimizer.grad_norm(grads, {}), 5);
   grads[5] = NAN;
   EXPECT_FALSE(std::isfinite(optimizer.grad_norm(grads, {})));
+}
+
+// The records by hand: lengths, checksums and the fields of the first scalar.
+TEST(Tensorboard, RecordsHaveLengthsAndChecksums) {
+  EXPECT_EQ(crc32c("123456789", 9), 0xe3069283u);  // the check value of the polynomial
+  const TestDir dir;
+  EventFile file = *EventFile::start(dir.path(), 0);
+  ASSERT_TRUE(file.add(300, {{"train/loss", 1.5}, {"eval/loss", 2.5}}));
+  const std::vector<std::string> names = names_in(dir.path());
+  ASSERT_EQ(names.size(), 1u);
+  EXPECT_TRUE(is_event_file(names[0])) << names[0];
+  const std::string bytes = *read_text(dir.path() + "/" + names[0]);
+  size_t at = 0, records = 0;
+  std::string last;
+  while (at < bytes.size()) {
+    uint64_t length = 0;
+    uint32_t check = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&check, bytes.data() + at + 8, 4);
+    EXPECT_EQ(check, std::rotr(crc32c(bytes.data() + at, 8), 15) + 0xa282ead8u);
+    last = bytes.substr(at + 12, length);
+    std::memcpy(&check, bytes.data() + at + 12 + length, 4);
+    EXPECT_EQ(check, std::rotr(crc32c(last.data(), last.size()), 15) + 0xa282ead8u);
+    at += 16 + length, ++records;
+  }
+  EXPECT_EQ(records, 2u);
+  EXPECT_NE(last.find(std::string("\x10\xac\x02", 3)), std::string::npos) << "step 300 as a varint";
+  EXPECT_NE(last.find("\x0a\x0atrain/loss\x15"), std::string::npos);
 }
 
 // Two steps by the formulas in double, with a matrix of two logical ones; vectors and the embedding as AdamW.

@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "kernels/matmul/matmul.h"
 #include "model/config_json.h"
 #include "train/evaluation_json.h"
 
@@ -146,6 +147,7 @@ Result<TrainSummary> Trainer::run(const RunMode& how) {
     if (Status s = restore(); !s) return s.error();
   const auto steps = static_cast<uint64_t>(options_.steps);
   const double before = p_.seconds;
+  if (p_.step < steps) peak_ = 1e-9 * pool_.threads() * measure_fma_peak(pool_.kernels().isa());
   Progress bar("train", steps, p_.step, how.quiet);
   uint64_t evaluated = 0, saved = p_.step;  // at which step
   std::optional<Stop> stop;
@@ -231,11 +233,15 @@ Status Trainer::step(Progress& bar) {
   if (p_.step % static_cast<uint64_t>(options_.log_every) == 0 ||
       p_.step == static_cast<uint64_t>(options_.steps) || !good) {
     const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
-    const Json line{
-        {"step", p_.step},           {"loss", number(o.loss)},
-        {"accuracy", o.accuracy()},  {"lr", lr},
-        {"grad_norm", number(norm)}, {"tokens", p_.tokens},
-        {"seconds", seconds},        {"tokens_per_second", static_cast<double>(o.tokens) / seconds}};
+    const Json line{{"step", p_.step},
+                    {"loss", number(o.loss)},
+                    {"accuracy", o.accuracy()},
+                    {"lr", lr},
+                    {"grad_norm", number(norm)},
+                    {"tokens", p_.tokens},
+                    {"seconds", seconds},
+                    {"tokens_per_second", static_cast<double>(o.tokens) / seconds},
+                    {"gflops", gflops(o, seconds)}};
     if (Status s = log(line.dump()); !s) return s;
   }
   if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps)) {
@@ -245,10 +251,17 @@ Status Trainer::step(Progress& bar) {
                              p_.bad_in_a_row, p_.step),
                  "try a smaller --lr, more --warmup or --precision f32"};
   }
-  bar.update(p_.step, fmt::format("loss {:.4f}  acc {:.1f} %  {:.0f} tok/s", o.loss, 100 * o.accuracy(),
-                                  static_cast<double>(o.tokens) / seconds));
+  bar.update(p_.step, fmt::format("loss {:.4f}  acc {:.1f} %  {:.0f} tok/s  {:.0f} % of peak", o.loss,
+                                  100 * o.accuracy(), static_cast<double>(o.tokens) / seconds,
+                                  100 * gflops(o, seconds) / peak_));
   look_at_curriculum(o, bar);
   return {};
+}
+
+// Forward and backward, by the model's own count.
+double Trainer::gflops(const Outcome& o, double seconds) const {
+  const auto length = static_cast<int64_t>(o.tokens / std::max<size_t>(1, o.sequences));
+  return 3e-9 * model_.flops_per_token(length) * static_cast<double>(o.tokens) / seconds;
 }
 
 void Trainer::look_at_curriculum(const Outcome& o, Progress& bar) {
@@ -280,7 +293,10 @@ Status Trainer::evaluate_and_log(Progress& bar) {
     for (const Evaluation::Part& p : last_.parts) sets += fmt::format("  {} {:.4f}", p.name, p.loss);
   bar.line(fmt::format("step {}: held-out loss {:.4f}  accuracy {:.2f} %{}", p_.step, o.loss,
                        100 * o.accuracy(), sets));
-  return log(line.dump());
+  if (Status s = log(line.dump()); !s) return s;
+  if (on_evaluation_)
+    if (const std::string more = on_evaluation_(model_, p_.step); !more.empty()) bar.line(more);
+  return {};
 }
 
 namespace {

@@ -75,6 +75,9 @@ class Trainer {
 
   using OnMetrics = std::function<void(const std::string& line)>;  // of metrics.jsonl: a JSON object
   void on_metrics(OnMetrics f) { on_metrics_ = std::move(f); }
+  // After each evaluation; what it returns, if anything, is printed.
+  using OnEvaluation = std::function<std::string(const Model& model, uint64_t step)>;
+  void on_evaluation(OnEvaluation f) { on_evaluation_ = std::move(f); }
   using OnNote = std::function<void(const std::string&)>;
   void on_note(OnNote f) {
     on_note_ = std::move(f);
@@ -88,6 +91,7 @@ class Trainer {
   Status evaluate_and_log(Progress& bar);
   void look_at_curriculum(const Outcome& o, Progress& bar);
   Status log(const std::string& line);
+  double gflops(const Outcome& o, double seconds) const;
   Status trim_metrics(uint64_t last_step);  // drops lines a killed run wrote after its last checkpoint
   Status save();
   Status write_result(Stop stop);  // of last_
@@ -102,9 +106,11 @@ class Trainer {
   Progression p_;
   Evaluation last_;
   OnMetrics on_metrics_;
+  OnEvaluation on_evaluation_;
   OnNote on_note_;
   std::optional<RunFolder> folder_;
   std::future<Batch> ahead_;  // the batch of the next step
+  double peak_ = 0;           // Gflop/s of multiply-adds of all threads, measured when a run begins
 };
 
 }  // namespace braid

@@ -88,11 +88,12 @@ void Page::table(const PageTable& t) {
 
 std::string Page::html() const {
   return fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{4}\n<meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\">\n<title>{0}</title>\n<style>{1}{2}</style></"
       "head>\n<body>\n"
       "<h1>{0}</h1>\n{3}</body></html>\n",
-      escape_html(title_), kStyle, series_style(), body_);
+      escape_html(title_), kStyle, series_style(), body_,
+      refresh_ ? fmt::format("\n<meta http-equiv=\"refresh\" content=\"{}\">", refresh_) : "");
 }
 
 Status Page::save(const std::string& path) const {

@@ -42,11 +42,14 @@ class Page {
   void end_details();
   void link(std::string_view href, std::string_view text);
 
+  void refresh_every(int seconds) { refresh_ = seconds; }  // the reader's browser loads it again
+
   std::string html() const;
   Status save(const std::string& path) const;
 
  private:
   std::string title_, body_;
+  int refresh_ = 0;
 };
 
 }  // namespace braid

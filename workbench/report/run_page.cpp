@@ -94,10 +94,11 @@ std::vector<Json> metric_lines(const std::string& run) {
   return lines;
 }
 
-Page run_page(const std::string& run) {
+Page run_page(const std::string& run, bool live) {
   const Json record = object_in(run + "/run.json");
   const std::vector<Json> lines = metric_lines(run);
   Page page("Training run " + std::filesystem::path(run).filename().string());
+  if (live) page.refresh_every(10);
   if (const auto data = record.find("data"); data != record.end() && data->is_object())
     page.paragraph(text_in(*data, "source"));
   add_result(object_in(run + "/result.json"), page);
