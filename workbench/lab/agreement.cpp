@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace braid {
@@ -37,6 +38,17 @@ const PaperFigure* paper_figure(const std::vector<PaperFigure>& all, const std::
   return nullptr;
 }
 
+std::optional<Distances> loss_distances(const Experiment& e, const Study& study, const std::string& row,
+                                        const std::string& column) {
+  const std::vector<PaperFigure> all = paper_figures(e);
+  const auto first = std::ranges::find(all, column, &PaperFigure::column);
+  const PaperFigure* f = paper_figure(all, row, column);
+  if (!f || first->row == row) return std::nullopt;
+  const CellResult c = cell_of(e, study, row, column), reference = cell_of(e, study, first->row, column);
+  if (!complete(c) || !complete(reference)) return std::nullopt;
+  return Distances{f->best - first->best, c.best - reference.best};
+}
+
 std::optional<Agrees> agrees(const Experiment& e, const Study& study, const std::string& row,
                              const std::string& column) {
   const std::vector<PaperFigure> all = paper_figures(e);
@@ -44,16 +56,9 @@ std::optional<Agrees> agrees(const Experiment& e, const Study& study, const std:
   const CellResult c = cell_of(e, study, row, column);
   if (!f || !complete(c)) return std::nullopt;
   if (e.measure.kind == Measure::Kind::kLoss) {
-    const PaperFigure* first = f;
-    for (const PaperFigure& x : all)
-      if (x.column == column) {
-        first = &x;
-        break;
-      }
-    const CellResult reference = cell_of(e, study, first->row, column);
-    if (first == f || !complete(reference)) return std::nullopt;
-    return sign(e.measure, f->best, first->best) == sign(e.measure, c.best, reference.best) ? Agrees::kYes
-                                                                                            : Agrees::kNo;
+    const std::optional<Distances> d = loss_distances(e, study, row, column);
+    if (!d) return std::nullopt;
+    return sign(e.measure, d->paper, 0) == sign(e.measure, d->ours, 0) ? Agrees::kYes : Agrees::kNo;
   }
   if (!(std::fabs(c.best - f->best) <= kSharePoints)) return Agrees::kNo;
   const bool medians = c.values.size() > 1 && std::isfinite(f->median);
@@ -68,6 +73,12 @@ std::string order_text(const PaperOrder& o) {
                                  o.than);
   if (!o.figures.empty()) text += fmt::format(" (paper: {})", o.figures);
   return text;
+}
+
+std::string expectation_text(const Expectation& x) {
+  const bool least = std::isfinite(x.at_least);
+  return fmt::format("{}: {} {} {:g}", x.column, x.row, least ? "at least" : "at most",
+                     least ? x.at_least : x.at_most);
 }
 
 std::vector<Claim> study_claims(const Experiment& e, const Study& study) {
@@ -90,10 +101,8 @@ std::vector<Claim> study_claims(const Experiment& e, const Study& study) {
   for (const Expectation& x : e.expected(study.effort)) {
     const CellResult c = cell_of(e, study, x.row, x.column);
     if (paper_figure(figures, x.row, x.column) || !complete(c)) continue;
-    const bool least = std::isfinite(x.at_least);
-    out.push_back({fmt::format("{}: {} {} {:g}", x.column, x.row, least ? "at least" : "at most",
-                               least ? x.at_least : x.at_most),
-                   figure_text(e.measure, c.best), c.best >= x.at_least && c.best <= x.at_most});
+    out.push_back(
+        {expectation_text(x), figure_text(e.measure, c.best), c.best >= x.at_least && c.best <= x.at_most});
   }
   return out;
 }

@@ -20,12 +20,20 @@ const char* agrees_text(Agrees a);
 std::optional<Agrees> agrees(const Experiment& e, const Study& study, const std::string& row,
                              const std::string& column);
 
+// For losses: how much more than the first row, in the paper and here. None: nothing to compare.
+struct Distances {
+  double paper, ours;
+};
+std::optional<Distances> loss_distances(const Experiment& e, const Study& study, const std::string& row,
+                                        const std::string& column);
+
 // The paper's orders, and what is expected of cells for which it has no figure; cells without runs are left
 // out.
 std::vector<Claim> study_claims(const Experiment& e, const Study& study);
 
 // "sync: vector better than sum (paper: perplexity 26.3 against 27.7)"
 std::string order_text(const PaperOrder& o);
+std::string expectation_text(const Expectation& x);
 
 // Of all figures and claims: "yes, 7 of 7", "partly, 3 of 7", "no, 0 of 2".
 struct Agreement {

@@ -203,6 +203,11 @@ TEST(Agreement, OfLossesIsTheSignOfTheDistanceToTheFirstRow) {
   EXPECT_EQ(of("same", 1.49), Agrees::kYes);
   EXPECT_EQ(of("same", 1.53), Agrees::kNo);
   EXPECT_EQ(agrees(e, study_of({{"full", "x", 1.5}}), "full", "x"), std::nullopt);
+  const std::optional<Distances> d =
+      loss_distances(e, study_of({{"full", "x", 1.5}, {"worse", "x", 1.75}}), "worse", "x");
+  ASSERT_TRUE(d);
+  EXPECT_NEAR(d->paper, 0.1, 1e-9);
+  EXPECT_NEAR(d->ours, 0.25, 1e-9);
 }
 
 TEST(Agreement, OfOrdersAndBoundsIsCounted) {

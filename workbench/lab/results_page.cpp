@@ -85,11 +85,14 @@ std::string cells_table(const Kept& k) {
   const auto has_figure = [&](const std::string& column) {
     return std::ranges::find(figures, column, &PaperFigure::column) != figures.end();
   };
+  const bool loss = e.measure.kind == Measure::Kind::kLoss;
   std::vector<std::string> head{"row"};
   for (const std::string& column : k.study.columns) {
-    if (has_figure(column))
-      head.insert(head.end(), {column + ": paper", "ours", "agrees"});
-    else
+    if (has_figure(column)) {
+      head.insert(head.end(), {column + ": paper", "ours"});
+      if (loss) head.insert(head.end(), {"paper, more than the first row", "ours, more than the first row"});
+      head.push_back("agrees");
+    } else
       head.push_back(column);
   }
   std::vector<std::vector<std::string>> rows;
@@ -102,6 +105,11 @@ std::string cells_table(const Kept& k) {
       }
       cells.push_back(cell_text(k, row, column));
       if (has_figure(column)) {
+        if (loss) {
+          const std::optional<Distances> d = loss_distances(e, k.study, row, column);
+          cells.insert(cells.end(), {d ? fmt::format("{:+.3f}", d->paper) : "-",
+                                     d ? fmt::format("{:+.3f}", d->ours) : "-"});
+        }
         const std::optional<Agrees> a = agrees(e, k.study, row, column);
         cells.push_back(a ? agrees_text(*a) : "-");
       }
@@ -258,6 +266,11 @@ std::string results_index(std::span<const Kept> all) {
         if (agrees(e, k->study, f.row, f.column)) {
           theirs = fmt::format("{}, {}: {}", f.row, f.column, figure_text(e.measure, f.best, f.median));
           ours = cell_text(*k, f.row, f.column);
+          if (const std::optional<Distances> d = loss_distances(e, k->study, f.row, f.column);
+              d && e.measure.kind == Measure::Kind::kLoss) {
+            theirs = fmt::format("{}, more than the first row: {:+.3f}", f.row, d->paper);
+            ours = fmt::format("{:+.3f}", d->ours);
+          }
           break;
         }
       if (theirs == "-" && !k->claims.empty()) theirs = k->claims[0].text, ours = k->claims[0].found;
@@ -268,6 +281,8 @@ std::string results_index(std::span<const Kept> all) {
       theirs = fmt::format("{}, {}: {}", f.row, f.column, figure_text(e.measure, f.best, f.median));
     } else if (e.orders) {
       theirs = order_text(e.orders(Effort::kQuick)[0]);
+    } else if (e.expected) {
+      theirs = expectation_text(e.expected(Effort::kQuick)[0]);
     }
     rows.push_back({paper_link(e), fmt::format("[`{}`]({}.md)", e.name, e.name), theirs, ours, agreed,
                     "`" + (k ? k->made.program.command : plain_command(e, Effort::kQuick)) + "`",
