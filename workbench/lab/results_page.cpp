@@ -288,8 +288,8 @@ std::string results_index(std::span<const Kept> all) {
                     "`" + (k ? k->made.program.command : plain_command(e, Effort::kQuick)) + "`",
                     k ? k->commits : "-"});
   }
-  return markdown_table({"paper and place", "experiment", "paper", "ours", "agrees", "command", "commit"},
-                        rows);
+  return markdown_table(
+      {"paper and place", "experiment", "figure or claim", "ours", "agrees", "command", "commit"}, rows);
 }
 
 std::string results_block(const Experiment& e, std::span<const Kept> all) {
