@@ -151,7 +151,8 @@ std::string lengths_table(const Kept& k, const std::string& column) {
       const double length = length_in(name), value = metric["value"].get<double>(),
                    chance = metric["chance"].get<double>();
       if (!std::isfinite(length)) continue;
-      lengths[length] = name.substr(e.length_metric.size());
+      const size_t from = name.find_first_not_of(' ', e.length_metric.size());
+      lengths[length] = name.substr(from);
       values[length] =
           100 * (e.measure.kind == Measure::Kind::kNormalised ? (value - chance) / (1 - chance) : value);
     }
