@@ -8,6 +8,7 @@
 #include "io/json.h"
 #include "lab/compute.h"
 #include "lab/report.h"
+#include "lab/results_page.h"
 #include "lab/runner.h"
 
 namespace braid {
@@ -18,14 +19,15 @@ namespace fs = std::filesystem;
 int list(bool json) {
   for (const Experiment& e : all_experiments()) {
     if (!json) {
-      say("{:<24}{}\n{:<24}{}\n", e.name, e.title, "", e.paper);
+      say("{:<24}{}\n{:<24}{}; --quick: {} min\n", e.name, e.title, "", e.paper, quick_minutes(e));
       continue;
     }
     Json line{{"name", e.name},
               {"title", e.title},
               {"paper", e.paper},
               {"shows", e.shows},
-              {"kind", e.compute ? "computation" : "training"}};
+              {"kind", e.compute ? "computation" : "training"},
+              {"quick_seconds", e.quick_seconds}};
     if (e.trials)
       line["trials"] = {{"quick", e.trials(Effort::kQuick).size()},
                         {"default", e.trials(Effort::kDefault).size()},
@@ -61,13 +63,15 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
   return r->held() ? kOk : kFailed;
 }
 
+int no_experiment(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Experiment& x : all_experiments()) names.emplace_back(x.name);
+  return wrong_use({"there is no experiment '" + name + "'", suggest(name, names)});
+}
+
 int run(const std::string& name, const LabOptions& o, int64_t threads, bool json) {
   const Experiment* e = find_experiment(name);
-  if (!e) {
-    std::vector<std::string> names;
-    for (const Experiment& x : all_experiments()) names.emplace_back(x.name);
-    return wrong_use({"there is no experiment '" + name + "'", suggest(name, names)});
-  }
+  if (!e) return no_experiment(name);
   if (!o.model.empty() && !e->takes_model)
     return wrong_use({"lab run " + name + ": it looks at no model, so --model means nothing"});
   if (e->compute) return compute(*e, o, threads, json);
@@ -141,19 +145,46 @@ int report(const LabOptions& asked, bool json) {
   return kOk;
 }
 
+int keep(const std::vector<std::string>& paths, const std::string& folder) {
+  if (paths.empty())
+    return wrong_use({"lab keep: no folder is given", "e.g. braid lab keep runs/lab/hqlt-mixing-quick"});
+  for (const std::string& path : paths) {
+    const Result<std::vector<std::string>> said = keep_results(path, folder);
+    if (!said) return fail(said.error());
+    for (const std::string& line : *said) say("{}\n", line);
+  }
+  return kOk;
+}
+
+// Blocks of docs/results.
+int print_docs(const std::vector<std::string>& names, const std::string& folder) {
+  const Result<std::vector<Kept>> kept = read_all_kept(folder);
+  if (!kept) return fail(kept.error());
+  if (names.empty()) say("{}", results_index(*kept));
+  for (const std::string& name : names) {
+    const Experiment* e = find_experiment(name);
+    if (!e) return no_experiment(name);
+    say("{}", results_block(*e, *kept));
+  }
+  return kOk;
+}
+
 }  // namespace
 
 std::function<int()> define_lab(CLI::App& app) {
   struct All {
-    std::string action = "list", name;
+    std::string action = "list", kept = "docs/results/data";
+    std::vector<std::string> names;
     LabOptions o;
-    bool quick = false, paper = false, json = false;
+    bool quick = false, paper = false, json = false, docs = false;
     int64_t threads = 0;
   };
   auto all = std::make_shared<All>();
   OptionAdder add(app);
-  add("action", all->action, "list, run NAME, or report: one page of all that was run");
-  add("name", all->name, "an experiment that `braid lab list` prints");
+  add("action", all->action,
+      "list; run NAME; report: one page of all that was run; keep FOLDER: copy results into --kept");
+  add.several("names", all->names,
+              "run: an experiment that `braid lab list` prints; keep: folders of results");
   add("--quick", all->quick, "a few minutes: the shape of the result");
   add("--paper", all->paper, "the paper's own settings: hours to days");
   add("--only", all->o.only, "only the row of this name, else rows whose name contains it");
@@ -168,17 +199,22 @@ std::function<int()> define_lab(CLI::App& app) {
       "processor has products of it (AMX, AMD since Zen 4)");
   add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
   add("--dir", all->o.dir, "folder of all experiments");
+  add("--kept", all->kept, "folder of kept results, one JSON file per experiment and effort");
+  add("--docs", all->docs, "report: Markdown of the kept results, of the named experiments or as an index");
   add("--threads", all->threads, "threads; 0 = all cores", kThreads);
   add("--quiet", all->o.quiet, "no progress");
   add("--json", all->json, "the result as one JSON line; not zero if a claim of a computation did not hold");
   return [all] {
     if (all->action == "list") return list(all->json);
+    if (all->action == "keep") return keep(all->names, all->kept);
+    if (all->action == "report" && all->docs) return print_docs(all->names, all->kept);
     if (all->action == "report") return report(all->o, all->json);
     if (all->action != "run")
-      return wrong_use(
-          {"lab: there is no action '" + all->action + "'", suggest(all->action, {"list", "run", "report"})});
-    if (all->name.empty())
-      return wrong_use({"lab run: which one?", "e.g. braid lab run hqlt-table3 --quick"});
+      return wrong_use({"lab: there is no action '" + all->action + "'",
+                        suggest(all->action, {"list", "run", "report", "keep"})});
+    if (all->names.size() != 1)
+      return wrong_use({fmt::format("lab run: {} experiments are named", all->names.size()),
+                        "name one, e.g. braid lab run hqlt-mixing --quick"});
     TrainOptions train;
     if (!all->o.precision.empty()) train.precision = all->o.precision;
     if (const std::vector<Problem> p = unusable(train); !p.empty())
@@ -186,7 +222,7 @@ std::function<int()> define_lab(CLI::App& app) {
     if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
     LabOptions o = all->o;
     o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;
-    return run(all->name, o, all->threads, all->json);
+    return run(all->names[0], o, all->threads, all->json);
   };
 }
 

@@ -16,11 +16,6 @@
 
 namespace braid {
 
-struct Claim {
-  std::string text, found;
-  bool held;
-};
-
 struct Findings {
   std::vector<Claim> claims;
   Json figures = Json::object();
