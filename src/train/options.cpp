@@ -50,6 +50,8 @@ std::vector<Problem> unusable(const TrainOptions& o) {
   range("--grow-at", o.grow_at, 0, 1), range("--stop-at", o.stop_at, 0, 1),
       range("--minutes", o.minutes, 0, 1e7);
   range("--seed", o.seed, 0, 9e15);
+  range("--momentum", o.momentum, 0, 0.9999999), range("--z-loss", o.z_loss, 0, 1e3);
+  choice("--optimizer", o.optimizer, {"adamw", "muon"});
   choice("--schedule", o.schedule, {"cosine", "constant", "wsd"});
   choice("--precision", o.precision, {"f32", "bf16"});
   if (o.eval_every == 0 && (o.patience > 0 || o.stop_at > 0))

@@ -25,7 +25,7 @@ struct TrainOptions {
   double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
-  double momentum = 0.95;
+  double momentum = 0.95, z_loss = 0;
   std::string optimizer = "adamw", schedule = "cosine", precision = "f32";
   bool recompute = false, fixed_embedding = false, decay_norms = false;
   int64_t seed = 0, threads = 0;
@@ -85,6 +85,8 @@ struct TrainOptions {
     v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
     v("--optimizer", optimizer,
       "adamw; or muon: orthogonalised momentum for the matrices inside the layers, AdamW for the rest");
+    v("--z-loss", z_loss,
+      "adds this times logsumexp^2 of the logits to what is minimised, e.g. 1e-4; 0 = none");
     v("--momentum", momentum, "Muon's momentum");
     v("--weight-decay", weight_decay, "weight decay; not on norms, biases and decay rates");
     v("--decay-norms", decay_norms,

@@ -25,6 +25,7 @@ constexpr uint64_t kCurriculumSteps = 20;  // whose accuracy decides whether sam
 GradientOptions gradient_options(const TrainOptions& o) {
   return {.precision = o.precision == "bf16" ? Precision::kBf16 : Precision::kF32,
           .seed = static_cast<uint64_t>(o.seed),
+          .z_loss = o.z_loss,
           .recompute = o.recompute};
 }
 
