@@ -153,7 +153,7 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
                       }});
     if (!r) return fail(r.error());
     if (r->interrupted())
-      return fail({fmt::format("interrupted at step {}", r->progression.step), "run braid demo again"});
+      return fail({fmt::format("demo: interrupted at step {}", r->progression.step), "run it again"});
     const Result<Json> result = load_json(t.options.run + "/result.json");
     if (!result) return fail(result.error());
     t.scores = scores_of(*result), t.parameters = result->value("parameters", size_t{0});
@@ -179,17 +179,20 @@ int run(const std::string& dir, int64_t steps, int64_t seed, int64_t threads_ask
     say("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n", t.model.name, t.parameters, t.scores[0], t.scores[1],
         t.scores[2]);
   say("{:<20}{:>12}{:>10.1f}{:>10.1f}{:>10.1f}\n\n", "(guessing)", "", 50.0, 25.0, 25.0);
-  say("{}\n\nreport: {}\n\nTry next:\n"
-      "  braid tasks show counted-recall --count 3     # what was learned\n"
-      "  braid lab list                                # the experiments of five papers\n"
-      "  braid train --text @shakespeare --arch gdn-h1 --size 1M --steps 300 --run runs/bard &&\n"
-      "    braid generate --model runs/bard --prompt \"ROMEO:\"\n",
+  say("{0}\n\nreport: {1}\n\nTry next:\n"
+      "  {2} tasks show counted-recall --count 3     # the task\n"
+      "  {2} lab list                                # the experiments of five papers\n"
+      "  {2} train --text @shakespeare --arch gdn-h1 --size 1M --steps 300 --run runs/bard  # 1 to 3 "
+      "minutes\n"
+      "  {2} generate --model runs/bard --prompt \"ROMEO:\"\n",
       made
           ? "The Transformer remembers but cannot count; the recurrent model counts but cannot remember; the "
             "hybrid does both."
           : "This time the models did not come out as they should; more --steps may help.",
-      page);
-  return made ? kOk : fail({"the demo did not make its point", "try more --steps or another --seed"});
+      page, program_name());
+  return made
+             ? kOk
+             : fail({"demo: scores are outside of the expected ranges", "increase --steps or change --seed"});
 }
 
 }  // namespace
@@ -204,7 +207,7 @@ std::function<int()> define_demo(CLI::App& app) {
   OptionAdder add(app);
   add("--run", o->run, "folder for models and report");
   add("--steps", o->steps, "training steps of each model", Bounds<int64_t>{1, 1'000'000});
-  add("--seed", o->seed, "of weights and data", kFromZero);
+  add("--seed", o->seed, "random seed of weights and data", kFromZero);
   add("--threads", o->threads, "threads; 0 = all cores", kThreads);
   add("--json", o->json, "the scores as one JSON line and no progress");
   return [o] { return run(o->run, o->steps, o->seed, o->threads, o->json); };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -37,19 +38,20 @@ int list(bool json) {
   return kOk;
 }
 
+Error only_for_training(const Experiment& e, const char* option) {
+  return {fmt::format("{}: applies to experiments that train models, not to {}", option, e.name),
+          "leave it out"};
+}
+
 // Not zero unless every claim holds.
 int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json) {
   for (const auto& [option, value] : {std::pair{"--only", &o.only},
                                       {"--column", &o.column},
                                       {"--text", &o.text},
                                       {"--precision", &o.precision}})
-    if (!value->empty())
-      return wrong_use(
-          {fmt::format("lab run {}: it has no training runs, so {} means nothing", e.name, option)});
-  if (o.seeds)
-    return wrong_use({fmt::format("lab run {}: it has no seeds, so --seeds means nothing", e.name)});
-  if (o.lr != 0)
-    return wrong_use({fmt::format("lab run {}: it has no learning rates, so --lr means nothing", e.name)});
+    if (!value->empty()) return wrong_use(only_for_training(e, option));
+  if (o.seeds) return wrong_use(only_for_training(e, "--seeds"));
+  if (o.lr != 0) return wrong_use(only_for_training(e, "--lr"));
   catch_interrupts();
   Result<ThreadPool> started = start_threads(threads);
   if (!started) return fail(started.error());
@@ -66,15 +68,18 @@ int compute(const Experiment& e, const LabOptions& o, int64_t threads, bool json
 int no_experiment(const std::string& name) {
   std::vector<std::string> names;
   for (const Experiment& x : all_experiments()) names.emplace_back(x.name);
-  return wrong_use({"there is no experiment '" + name + "'", suggest(name, names)});
+  return wrong_use({fmt::format("lab: experiment is '{}'", name), suggest(name, names)});
 }
 
 int run(const std::string& name, const LabOptions& o, int64_t threads, bool json) {
   const Experiment* e = find_experiment(name);
   if (!e) return no_experiment(name);
   if (!o.model.empty() && !e->takes_model)
-    return wrong_use({"lab run " + name + ": it looks at no model, so --model means nothing"});
+    return wrong_use({"--model: is not an option of " + name, "leave it out"});
   if (e->compute) return compute(*e, o, threads, json);
+  const std::vector<Trial> trials = e->trials(o.effort);
+  if (!o.text.empty() && std::ranges::all_of(trials, [](const Trial& t) { return t.options.text.empty(); }))
+    return wrong_use({fmt::format("--text: is for experiments on text, not for {}", name), "leave it out"});
   catch_interrupts();
   Result<ThreadPool> started = start_threads(threads);
   if (!started) return fail(started.error());
@@ -134,7 +139,8 @@ int report(const LabOptions& asked, bool json) {
       if (json) print_json(study_json(e, *study));
     }
   if (found == 0)
-    return fail({asked.dir + ": there are no experiments here", "run one first: braid lab run NAME --quick"});
+    return fail({fmt::format("--dir {}: there are no experiments here", asked.dir),
+                 fmt::format("run one first: {} lab run NAME --quick", program_name())});
   // A folder that the lab did not make may have studies in it, but a page of its own stays.
   const std::string file = asked.dir + "/report.html";
   std::error_code ec;
@@ -147,7 +153,8 @@ int report(const LabOptions& asked, bool json) {
 
 int keep(const std::vector<std::string>& paths, const std::string& folder) {
   if (paths.empty())
-    return wrong_use({"lab keep: no folder is given", "e.g. braid lab keep runs/lab/hqlt-mixing-quick"});
+    return wrong_use(
+        {"lab keep: the folder is missing", "give a folder of results, e.g. runs/lab/hqlt-mixing-quick"});
   for (const std::string& path : paths) {
     const Result<std::vector<std::string>> said = keep_results(path, folder);
     if (!said) return fail(said.error());
@@ -185,41 +192,42 @@ std::function<int()> define_lab(CLI::App& app) {
       "list; run NAME; report: one page of all that was run; keep FOLDER: copy results into --kept");
   add.several("names", all->names,
               "run: an experiment that `braid lab list` prints; keep: folders of results");
-  add("--quick", all->quick, "a few minutes: the shape of the result");
-  add("--paper", all->paper, "the paper's own settings: hours to days");
-  add("--only", all->o.only, "only the row of this name, else rows whose name contains it");
-  add("--column", all->o.column, "only the column of this name, else columns whose name contains it");
-  add("--lr", all->o.lr, "of an experiment's learning rates only this one; 0 = all",
-      Bounds<double>{.low = 0});
-  add("--seeds", all->o.seeds, "at most so many seeds in each cell; 0 = as many as the experiment has",
-      kFromZero);
-  add("--text", all->o.text, "experiments on text: a file instead of the text that comes with the program");
+  add("--quick", all->quick, "fewer and shorter runs, which show the shape of the result");
+  add("--paper", all->paper, "the paper's settings: hours to days");
+  add("--only", all->o.only, "row of this name, else rows whose name contains it");
+  add("--column", all->o.column, "column of this name, else columns whose name contains it");
+  add("--lr", all->o.lr, "one of the experiment's learning rates; 0 = all", Bounds<double>{.low = 0});
+  add("--seeds", all->o.seeds, "largest number of seeds per cell; 0 = all of the experiment", kFromZero);
+  add("--text", all->o.text, "experiments on text: a file instead of @shakespeare");
   add("--precision", all->o.precision,
-      "f32 or bf16 for all training runs, instead of the experiment's own: bf16 is faster where the "
-      "processor has products of it (AMX, AMD since Zen 4)");
-  add("--model", all->o.model, "pcr-collision: a model folder to search, instead of small models of its own");
+      "f32 or bf16 for all training runs instead of the experiment's own; bf16 is faster on CPUs with bf16 "
+      "dot "
+      "products (AMX, AMD since Zen 4)");
+  add("--model", all->o.model, "pcr-collision: model folder to search instead of small models");
   add("--dir", all->o.dir, "folder of all experiments");
   add("--kept", all->kept, "folder of kept results, one JSON file per experiment and effort");
   add("--docs", all->docs, "report: Markdown of the kept results, of the named experiments or as an index");
   add("--threads", all->threads, "threads; 0 = all cores", kThreads);
   add("--quiet", all->o.quiet, "no progress");
-  add("--json", all->json, "the result as one JSON line; not zero if a claim of a computation did not hold");
+  add("--json", all->json, "the result as one JSON line; exit code 1 if a claim of a computation fails");
   return [all] {
     if (all->action == "list") return list(all->json);
     if (all->action == "keep") return keep(all->names, all->kept);
     if (all->action == "report" && all->docs) return print_docs(all->names, all->kept);
     if (all->action == "report") return report(all->o, all->json);
     if (all->action != "run")
-      return wrong_use({"lab: there is no action '" + all->action + "'",
-                        suggest(all->action, {"list", "run", "report", "keep"})});
+      return wrong_use(
+          {"lab: action is '" + all->action + "'", suggest(all->action, {"list", "run", "report", "keep"})});
     if (all->names.size() != 1)
-      return wrong_use({fmt::format("lab run: {} experiments are named", all->names.size()),
-                        "name one, e.g. braid lab run hqlt-mixing --quick"});
+      return wrong_use(
+          {all->names.empty() ? "lab run: the experiment is missing"
+                              : fmt::format("lab run: {} experiments are named", all->names.size()),
+           fmt::format("give one name of `{} lab list`, e.g. hqlt-mixing --quick", program_name())});
     TrainOptions train;
     if (!all->o.precision.empty()) train.precision = all->o.precision;
-    if (const std::vector<Problem> p = unusable(train); !p.empty())
-      return wrong_use(to_error("lab run: these options cannot be used", p));
-    if (all->quick && all->paper) return wrong_use({"lab run: --quick and --paper exclude each other"});
+    if (const std::vector<Problem> p = unusable(train); !p.empty()) return wrong_use(wrong_options(p));
+    if (all->quick && all->paper)
+      return wrong_use({"--quick, --paper: exclude each other", "give one of them"});
     LabOptions o = all->o;
     o.effort = all->quick ? Effort::kQuick : all->paper ? Effort::kPaper : Effort::kDefault;
     return run(all->names[0], o, all->threads, all->json);

@@ -68,7 +68,7 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
   }
   if (only_load_) return Error{dir_ + ": is not complete", "run it first: braid lab run"};
   if (interrupted()) return interruption();
-  if (!o_.quiet) std::fputs(fmt::format("{}\n", name).c_str(), stderr);
+  if (!o_.quiet) std::fputs(fmt::format("[stage {}: {}]\n", ++stage_, name).c_str(), stderr);
   const double start = seconds_now();
   const Result<Json> begun = partial(name, settings);
   if (!begun) return begun;
@@ -77,6 +77,8 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
   if (!value) return value;
   const double took = before + seconds_now() - start;
   seconds_ += took;
+  constexpr double kLong = 2;  // seconds
+  if (!o_.quiet && took > kLong) std::fputs(fmt::format("  {}\n", human_time(took)).c_str(), stderr);
   if (Status s = save_kept(dir_, file, {{"settings", settings}, {"seconds", took}, {"value", *value}}); !s)
     return s.error();
   if (Status s = remove_tree(path(name, ".partial")); !s) return s.error();

@@ -41,7 +41,9 @@ class Stages {
   Result<Json> partial(const std::string& name, const Json& settings) const;
   Status keep_partial(const std::string& name, const Json& settings, const Json& value) const;
 
-  static Error interruption() { return {"interrupted", "the same command goes on where it stopped"}; }
+  static Error interruption() {
+    return {"lab run: interrupted", "run the same command again: it continues where it stopped"};
+  }
   double seconds() const { return seconds_; }  // that the stages took, whenever that was
 
  private:
@@ -52,6 +54,7 @@ class Stages {
   ThreadPool& pool_;
   bool only_load_;
   double seconds_ = 0;
+  int stage_ = 0;  // the last that was computed
 };
 
 struct Computed {

@@ -265,13 +265,14 @@ TEST(Runner, ChoosesRowsColumnsAndLearningRates) {
   EXPECT_EQ(count(), 1u);
   o.lr = 7e-3;
   EXPECT_EQ(count(), 0u);
-  EXPECT_EQ(
-      load_study(e, o).error().what,
-      "hqlt-table3: no training run has a row with 'Synchronous' and a column with 'parity' and a learning "
-      "rate of 0.007");
+  EXPECT_EQ(load_study(e, o).error().what,
+            "lab run: hqlt-table3 has no training run with a row with 'Synchronous' and a column with "
+            "'parity' and a learning "
+            "rate of 0.007");
   o.only = o.column = "";
-  EXPECT_EQ(load_study(e, o).error().what, "hqlt-table3: no training run has a learning rate of 0.007");
-  EXPECT_EQ(load_study(e, o).error().fix, "there are, for --lr: 0.005; 0.001; 0.0005; 0.0001");
+  EXPECT_EQ(load_study(e, o).error().what,
+            "lab run: hqlt-table3 has no training run with a learning rate of 0.007");
+  EXPECT_EQ(load_study(e, o).error().fix, "use, for --lr: 0.005; 0.001; 0.0005; 0.0001");
   EXPECT_GT(all, 24u);
 }
 

@@ -71,8 +71,7 @@ Status check_same(const std::string& dir, const TrainOptions& o) {
   Json now = options_json(with_absolute_paths(o)), then = options_json(with_absolute_paths(*started));
   for (const char* name : {"run", "resume", "threads"}) now.erase(name), then.erase(name);
   if (now == then) return {};
-  return Error{dir + ": was started with other settings",
-               "delete this folder, or choose another --dir, to run it with the present ones"};
+  return Error{dir + ": was started with other settings", "delete this folder, or choose another --dir"};
 }
 
 Result<TrialResult> load_trial(const Experiment& e, const LabOptions& o, const Trial& t) {
@@ -129,8 +128,8 @@ Error nothing_chosen(const Experiment& e, const LabOptions& o) {
          [](const Trial& t) { return t.column; });
   filter(o.lr > 0, fmt::format("a learning rate of {:g}", o.lr), "--lr",
          [](const Trial& t) { return fmt::format("{:g}", t.options.lr); });
-  return {fmt::format("{}: no training run has {}", e.name, fmt::join(asked, " and ")),
-          fmt::format("there are, for {}", fmt::join(there, ", for "))};
+  return {fmt::format("lab run: {} has no training run with {}", e.name, fmt::join(asked, " and ")),
+          fmt::format("use, for {}", fmt::join(there, ", for "))};
 }
 
 Status write_report(const Experiment& e, const LabOptions& o, const Study& study, const Program& program) {
