@@ -8,6 +8,7 @@
 #include "io/folder.h"
 #include "io/json.h"
 #include "lab/compute.h"
+#include "lab/index_page.h"
 #include "lab/report.h"
 #include "lab/results_page.h"
 #include "lab/runner.h"
@@ -100,44 +101,36 @@ int run(const std::string& name, const LabOptions& o, int64_t threads, bool json
   return kOk;
 }
 
-// One page of everything under a folder.
+// The page of each study under a folder, and one of all of them.
 int report(const LabOptions& asked, bool json) {
-  Page page("Experiments");
-  size_t found = 0;
+  std::vector<IndexRow> rows;
   for (const Experiment& e : all_experiments())
     for (const Effort effort : {Effort::kQuick, Effort::kDefault, Effort::kPaper}) {
       LabOptions o = asked;
       o.effort = effort;
-      const std::string dir = study_dir(e, o);
       if (!is_study(e, o)) continue;
+      const std::string dir = study_dir(e, o), page = fs::path(dir).filename().string() + "/report.html";
+      Result<Made> made = load_made(e, o);
+      if (!made) return fail(made.error());
       if (e.compute) {
         ThreadPool pool(1, kernel_choice());
         const Result<Computed> c = run_computation(e, o, this_program(), pool, true);
-        page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
-        page.paragraph(e.shows);
         if (!c) {
-          page.paragraph(c.error().what);
+          rows.push_back({&e, effort, c.error().what, "-", PageCell::Mark::kMissing, *std::move(made)});
           tell("braid: {}\n", c.error().what);
           continue;
         }
-        ++found;
-        page.code(claims_text(*c));
-        page.link(fs::path(dir).filename().string() + "/report.html", "the whole report");
         if (json) print_json(computed_json(e, o, *c));
+        rows.push_back(index_row(e, effort, *c, *std::move(made), page));
         continue;
       }
       const Result<Study> study = load_study(e, o);
       if (!study) return fail(study.error());
-      ++found;
-      const Result<Made> made = load_made(e, o);
-      if (!made) return fail(made.error());
       if (Status s = report_page(e, *study, *made).save(dir + "/report.html"); !s) return fail(s.error());
-      page.heading(std::string(e.title) + " (" + effort_name(effort) + ")");
-      page.paragraph(e.shows);
-      page.code(table_text(e, *study));
-      page.link(fs::path(dir).filename().string() + "/report.html", "the whole report");
       if (json) print_json(study_json(e, *study));
+      rows.push_back(index_row(e, *study, *std::move(made), page));
     }
+  const size_t found = std::ranges::count_if(rows, [](const IndexRow& r) { return !r.href.empty(); });
   if (found == 0)
     return fail({fmt::format("--dir {}: there are no experiments here", asked.dir),
                  fmt::format("run one first: {} lab run NAME --quick", program_name())});
@@ -146,7 +139,7 @@ int report(const LabOptions& asked, bool json) {
   std::error_code ec;
   const bool there = fs::exists(fs::symlink_status(file, ec));
   if (Status s = claim_folder("--dir", asked.dir, FolderKind::kLab, !there); !s) return fail(s.error());
-  if (Status s = page.save(file); !s) return fail(s.error());
+  if (Status s = index_page(rows).save(file); !s) return fail(s.error());
   if (!json) say("{} experiments in {}/report.html\n", found, asked.dir);
   return kOk;
 }

@@ -100,14 +100,23 @@ Status Stages::keep_partial(const std::string& name, const Json& settings, const
                    {{"settings", settings}, {"seconds", 0.0}, {"value", value}});
 }
 
+std::string computed_title(const Experiment& e, const Computed& c) {
+  const size_t all = c.findings.claims.size(),
+               failed = all - static_cast<size_t>(std::ranges::count_if(c.findings.claims, &Claim::held));
+  return failed == 0 ? fmt::format("{}: all {} claims hold", e.title, all)
+                     : fmt::format("{}: {} of {} claims fail", e.title, failed, all);
+}
+
 bool Computed::held() const { return std::ranges::all_of(findings.claims, &Claim::held); }
 
 namespace {
 
 Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, const Made& made) {
-  Page page{std::string(e.title)};
+  Page page(computed_title(e, c));
+  page.topic(
+      fmt::format("{}, {}: {} claims, computed", e.name, effort_name(o.effort), c.findings.claims.size()));
   page.paragraph(e.shows);
-  page.paragraph(fmt::format("After: {}. Effort: {}.", e.paper, effort_name(o.effort)));
+  page.paragraph(fmt::format("After: {}.", e.paper));
   PageTable table;
   table.head = {"claim", "found", "held"};
   for (const Claim& x : c.findings.claims)

@@ -66,6 +66,7 @@ struct Computed {
 Result<Computed> run_computation(const Experiment& e, const LabOptions& o, const Program& program,
                                  ThreadPool& pool, bool only_load = false);
 
+std::string computed_title(const Experiment& e, const Computed& c);  // what was found, in one line
 Json computed_json(const Experiment& e, const LabOptions& o, const Computed& c);
 std::string claims_text(const Computed& c);  // for a terminal
 

@@ -66,6 +66,12 @@ struct Claim {
   bool held;
 };
 
+// Why a result differs from the paper's, and how far that is known: "measured", "inferred", "not tested".
+struct Difference {
+  std::string row, column;  // empty: all
+  std::string why, status;
+};
+
 // One row and column, over its trials.
 struct CellResult {
   std::vector<double> values;  // of the trials that are done
@@ -98,6 +104,7 @@ struct Experiment {
   std::vector<PaperFigure> (*figures)() = nullptr;  // that of the index of all results first
   std::vector<Expectation> (*expected)(Effort effort) = nullptr;
   std::vector<PaperOrder> (*orders)(Effort effort) = nullptr;
+  std::vector<Difference> (*differences)(Effort effort) = nullptr;
   std::string_view length_metric = {};                       // prefix of metrics by length, for a chart
   std::vector<PageTable> (*tables)(const Study&) = nullptr;  // beside the table of cells
   void (*more)(const Study& study, Page& page) = nullptr;    // further analysis

@@ -70,6 +70,9 @@ Points points_of(const Study& study) {
   return points;
 }
 
+// A law may never reach a loss, and a share of nothing is no number.
+std::string shown(double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : std::string("-"); }
+
 std::vector<PageTable> fit_tables(const Study& study) {
   Points points = points_of(study);
   std::vector<double> losses;
@@ -102,7 +105,7 @@ std::vector<PageTable> fit_tables(const Study& study) {
   };
   const auto cell = [&](const std::string& row, auto&& value) {
     const auto [low, high] = interval(resampled[row], value);
-    return PageCell{fmt::format("{:.3g} ({:.3g} to {:.3g})", value(laws[row]), low, high)};
+    return PageCell{fmt::format("{} ({} to {})", shown(value(laws[row])), shown(low), shown(high))};
   };
   const std::string& reference = study.rows.front();
   for (const std::string& row : study.rows) {
@@ -117,9 +120,9 @@ std::vector<PageTable> fit_tables(const Study& study) {
       const double share =
           laws[row].tokens_for(largest, wanted) / laws[reference].tokens_for(largest, wanted);
       needed = {row == reference || shares.empty()
-                    ? fmt::format("{:.2f}", share)
-                    : fmt::format("{:.2f} ({:.2f} to {:.2f})", share, quantile(shares, 0.025),
-                                  quantile(shares, 0.975))};
+                    ? shown(share)
+                    : fmt::format("{} ({} to {})", shown(share), shown(quantile(shares, 0.025)),
+                                  shown(quantile(shares, 0.975)))};
     }
     table.rows.push_back({{row},
                           cell(row, [](const ScalingLaw& l) { return l.e; }),
@@ -127,7 +130,7 @@ std::vector<PageTable> fit_tables(const Study& study) {
                           cell(row, [](const ScalingLaw& l) { return l.alpha; }),
                           cell(row, [](const ScalingLaw& l) { return l.b; }),
                           cell(row, [](const ScalingLaw& l) { return l.beta; }),
-                          {fmt::format("{:.4f}", laws[row].error)},
+                          {shown(laws[row].error)},
                           needed});
   }
   return {std::move(table)};
@@ -136,13 +139,12 @@ std::vector<PageTable> fit_tables(const Study& study) {
 void fits(const Study& study, Page& page) {
   const std::vector<PageTable> tables = fit_tables(study);
   if (tables.empty()) return;
-  page.heading("Scaling laws");
-  page.table(tables[0]);
   Points points = points_of(study);
   Chart chart{.title = "Loss against training flops",
-              .x_label = "6 N D",
+              .x_label = "flops, 6 N D",
               .y_label = "nats per byte",
               .log_x = true,
+              .least_span = 0.2,
               .series = {}};
   for (const std::string& row : study.rows) {
     Series s{.name = row, .x = {}, .y = {}, .line = false};
@@ -151,6 +153,8 @@ void fits(const Study& study, Page& page) {
     chart.series.push_back(std::move(s));
   }
   page.chart(chart);
+  page.heading("Scaling laws");
+  page.table(tables[0]);
 }
 
 // The paper's ranking: hybrid, Gated DeltaNet, Transformer, Mamba2.
