@@ -19,6 +19,7 @@
 #include "kernels/fast_weight/fast_weight.h"
 #include "kernels/l2norm/l2norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/orthogonalize/orthogonalize.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/registry.h"
 #include "kernels/rmsnorm/rmsnorm.h"

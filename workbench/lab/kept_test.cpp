@@ -39,7 +39,7 @@ void put_study(const Experiment& e, const LabOptions& o, double value, const std
   }
   const Program program{"./braid lab run " + std::string(e.name) + " --quick --dir /a/b --threads 3 --quiet",
                         "9", "c0ffee", "g"};
-  ASSERT_TRUE(save_result(dir, {{"experiment", e.name}}, {program, "a cpu", "avx2"}));
+  ASSERT_TRUE(save_result(dir, {{"experiment", e.name}}, {program, "a cpu", "avx2", "2026-01-31"}));
 }
 
 std::string kept_of(const Result<std::vector<std::string>>& said) { return said ? said->at(0) : what(said); }

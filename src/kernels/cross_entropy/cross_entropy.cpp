@@ -45,13 +45,12 @@ void run(const CrossEntropyIn& in, const CrossEntropyOut& out, size_t begin, siz
     // Not through logsumexp = top + log(sum): at logits of 1e4 that would round the loss to 1e-3.
     if (out.loss) out.loss[r] = std::log(sum) + (top - hit);
     if (!to) continue;
-    const float weight = in.weight ? in.weight[r] : 1.0f,
-                drift = in.z != 0 ? 1 + 2 * in.z * (std::log(sum) + top) : 1.0f,
-                factor = weight * drift / sum;
+    const float weight = in.weight ? in.weight[r] : 1.0f, share = weight / sum, own = to[target] * share,
+                drift = in.z != 0 ? 2 * in.z * (std::log(sum) + top) : 0.0f, factor = share + drift * share;
     for_lanes(n, [&](auto d, size_t i) {
       hn::StoreU(hn::Mul(hn::LoadU(d, to + i), hn::Set(d, factor)), d, to + i);
     });
-    to[target] -= weight;
+    to[target] = (own - weight) + drift * own;  // not through 1 + drift, whose rounding would stay
   }
 }
 

@@ -41,8 +41,11 @@ void cross_entropy_grad(const T* x, size_t target, T weight, T z, T* dx, size_t 
   const T top(real(x[first_maximum(x, n)]));
   T sum{};
   for (size_t i = 0; i < n; ++i) sum += exp(x[i] - top);
-  const T factor = T(1) + T(2) * z * (log(sum) + top);
-  for (size_t i = 0; i < n; ++i) dx[i] = weight * (factor * exp(x[i] - top) / sum - T(i == target ? 1 : 0));
+  const T drift = T(2) * z * (log(sum) + top);
+  for (size_t i = 0; i < n; ++i) {
+    const T p = exp(x[i] - top) / sum;
+    dx[i] = weight * ((p - T(i == target ? 1 : 0)) + drift * p);
+  }
 }
 
 }  // namespace braid::ref
