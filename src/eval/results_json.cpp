@@ -125,7 +125,7 @@ Json sample_json(const Benchmark& task, std::span<const TaskMetric> metrics, con
   for (const EvalResponse& r : sample.responses) {
     Json one, kept;
     if (task.kind == RequestKind::kGenerate)
-      one = r.text, kept = task.filter == "none" ? r.text : std::string(strip_left(r.text));
+      one = r.text, kept = task.filter == "none" ? r.text : std::string(strip(r.text));
     else if (task.kind == RequestKind::kRolling)
       one = kept = number_text(r.log_likelihood);
     else

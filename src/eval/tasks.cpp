@@ -274,13 +274,13 @@ void score_drop(const EvalDocument& d, std::span<const EvalResponse> got, std::s
 }
 
 void score_alias(const EvalDocument& d, std::span<const EvalResponse> got, std::span<MetricValue> to) {
-  const std::string_view answer = strip_left(got[0].text);
+  const std::string_view answer = strip(got[0].text);
   for (const std::vector<std::string>& a : d.answers)
     if (same_ignoring_case_and_punctuation(answer, a[0])) to[0].value = 1;
 }
 
 void score_nq(const EvalDocument& d, std::span<const EvalResponse> got, std::span<MetricValue> to) {
-  const std::string answer = without_leading_articles(strip_left(got[0].text));
+  const std::string answer = without_leading_articles(strip(got[0].text));
   for (const std::vector<std::string>& a : d.answers)
     if (same_ignoring_case_and_punctuation(answer, without_leading_articles(a[0]))) to[0].value = 1;
 }
@@ -528,21 +528,26 @@ constexpr std::array kPapers{"wikitext", "lambada_openai", "piqa",       "hellas
 
 // ---- Few-shot examples
 
-// lm-eval draws them from the split that is scored if there is no other, one more than needed, and leaves out
-// the document itself.
-void add_examples(const Benchmark& task, Docs& docs, const std::vector<std::string>& queries,
-                  const std::vector<std::string>& targets, const TaskSettings& s,
+// lm-eval draws them from the split that is scored if there is no other: one more than needed, so that
+// documents equal to the scored one can be left out.
+void add_examples(const Benchmark& task, const Docs& docs, size_t count, const TaskSettings& s,
                   std::vector<std::string>& contexts) {
   PythonRandom random(s.seed);
   const auto wanted = static_cast<size_t>(s.fewshot);
-  for (size_t i = 0; i < docs.size(); ++i) {
-    std::string& context = contexts[i];
-    size_t used = 0;
-    for (const size_t k : random.sample(queries.size(), std::min(wanted + 1, queries.size()))) {
-      if (k == i || used == wanted) continue;
-      ++used;
-      context += queries[k] + task.delimiter + targets[k] + task.fewshot_delimiter;
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<size_t> examples = random.sample(docs.size(), wanted + 1);
+    std::erase_if(examples, [&](size_t k) { return docs[k].row == docs[i].row; });
+    if (examples.size() < wanted) {
+      // Several copies were drawn: again, from all documents but them.
+      std::vector<size_t> pool;
+      for (size_t k = 0; k < docs.size(); ++k)
+        if (docs[k].row != docs[i].row) pool.push_back(k);
+      examples = random.sample(pool.size(), std::min(wanted, pool.size()));
+      for (size_t& e : examples) e = pool[e];
     }
+    examples.resize(std::min(examples.size(), wanted));
+    for (const size_t k : examples)
+      contexts[i] += docs[k].query + task.delimiter + docs[k].target + task.fewshot_delimiter;
   }
 }
 
@@ -647,7 +652,6 @@ Result<Docs> load_documents(const Benchmark& task, const TaskSettings& s, const 
   Result<EvalRows> rows = read_eval_rows(path);
   if (!rows) return rows.error();
   Docs docs;
-  std::vector<std::string> queries, targets;
   for (size_t i = 0; i < rows->rows.size(); ++i) {
     if (s.fewshot == 0 && docs.size() >= s.limit) break;
     const Json& json = rows->rows[i];
@@ -660,21 +664,21 @@ Result<Docs> load_documents(const Benchmark& task, const TaskSettings& s, const 
       if (const Status cutting = cut(d, s, *tokenizer); !cutting) return cutting.error();
     }
     d.row = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    queries.push_back(d.query), targets.push_back(d.target);
     docs.push_back(std::move(d));
   }
   if (docs.empty()) return Error{path + ": no documents", "the file is empty; get " + task.source + " again"};
-  docs.resize(std::min(docs.size(), s.limit));
-  std::vector<std::string> contexts(docs.size(), task.description);
+  const size_t count = std::min(docs.size(), s.limit);
+  std::vector<std::string> contexts(count, task.description);
   if (s.fewshot > 0) {
     if (task.kind == RequestKind::kRolling)
       return Error{task.name + ": perplexity of a text has no examples", "leave --fewshot out"};
-    if (static_cast<size_t>(s.fewshot) >= queries.size())
+    if (static_cast<size_t>(s.fewshot) >= docs.size())
       return Error{fmt::format("{}: --fewshot is {}, but the file has {} documents", task.name, s.fewshot,
-                               queries.size()),
+                               docs.size()),
                    "use fewer examples"};
-    add_examples(task, docs, queries, targets, s, contexts);
+    add_examples(task, docs, count, s, contexts);
   }
+  docs.resize(count);
   for (size_t i = 0; i < docs.size(); ++i) make_requests(task, contexts[i], docs[i]);
   return docs;
 }
