@@ -313,7 +313,9 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
               .special_tokens = f.bos,
               .prefix = prefix.value_or(0),
               .end_tokens = model->generation.eos,
-              .scorer = {.activations = *activations}};
+              .scorer = {.activations = *activations,
+                         .pass_tokens = static_cast<size_t>(f.pass_tokens),
+                         .state_from = static_cast<size_t>(f.state_from)}};
   if (!prefix) tell("[the tokenizer has neither BOS nor EOS: texts without a context begin with token 0]\n");
 
   catch_interrupts();
@@ -334,6 +336,13 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
     if (const Status s = claim_samples(f.log_samples, *mark); !s) return fail(s.error());
   }
 
+  const auto without_context = [](const EvalDocument& d) {
+    return std::ranges::any_of(d.requests, [](const EvalRequest& r) { return r.context.empty(); });
+  };
+  if (!prefix && std::ranges::any_of(documents, [&](const std::vector<EvalDocument>& docs) {
+        return std::ranges::any_of(docs, without_context);
+      }))
+    tell("[the tokenizer has neither BOS nor EOS: token 0 precedes texts without a context]\n");
   std::vector<ScoredTask> scored;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Benchmark& t = *tasks[i];

@@ -13,7 +13,7 @@ namespace braid {
 struct EvalTaskFlags {
   std::string tasks, data = "data", lengths = "512,1024,2048", out, log_samples, page;
   int64_t fewshot = 0, limit = 0, max_length = 0, recall_context = 1024, needle_samples = 100,
-          benchmark_seed = 1234, bootstrap = 100000;
+          benchmark_seed = 1234, bootstrap = 100000, pass_tokens = 2048, state_from = 256;
   bool requests = false, bos = false, request_lines = false;
 
   template <class V>
@@ -39,6 +39,11 @@ struct EvalTaskFlags {
     v("--benchmark-seed", benchmark_seed, "random seed of few-shot examples and niah documents", kCount);
     v("--bootstrap", bootstrap, "resamplings for the standard error of perplexities; 0 = no such error",
       kCount);
+    v("--pass-tokens", pass_tokens, "tokens of a pass in each thread: its memory grows with them",
+      Bounds<int64_t>{64, 1'000'000});
+    v("--state-from", state_from,
+      "tokens of a common prefix from which sequences continue copies of its state; below, they share rows",
+      kFromOne);
     v("--requests", requests,
       "only the number of requests and their SHA-256, to compare prompts with another program; needs no "
       "model");
