@@ -104,22 +104,6 @@ std::string samples_file(const std::string& dir, const Benchmark& t) {
   return fmt::format("{}/samples_{}.jsonl", dir, t.name);
 }
 
-// All lines at once, by document.
-Status write_samples(const std::string& path, const Benchmark& t, const TaskSettings& settings,
-                     std::span<const EvalDocument> docs, const TaskResult& result) {
-  Result<AtomicFile> out = AtomicFile::open(path);
-  if (!out) return out.error();
-  const std::vector<TaskMetric> metrics = metrics_of(t, settings);
-  for (size_t i = 0; i < docs.size(); ++i) {
-    const Json line = sample_json(t, metrics, docs[i], result.samples[i]);
-    if (Status s = out->write(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); !s) return s;
-  }
-  return out->commit();
-}
-
-std::string value_text(const ResultValue& v) { return fmt::format("{:.4f}", v.value); }
-std::string error_text(const ResultValue& v) { return v.error ? fmt::format("{:.4f}", *v.error) : "-"; }
-
 // ---- Requests from another program
 
 // Responses are returned as they are.
@@ -232,6 +216,9 @@ int answer_request_lines(const EvalModel& m) {
 
 // ---- Results
 
+std::string value_text(const ResultValue& v) { return fmt::format("{:.4f}", v.value); }
+std::string error_text(const ResultValue& v) { return v.error ? fmt::format("{:.4f}", *v.error) : "-"; }
+
 struct TableRow {
   std::string task = {};
   const ResultValue* value;
@@ -316,7 +303,6 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
               .scorer = {.activations = *activations,
                          .pass_tokens = static_cast<size_t>(f.pass_tokens),
                          .state_from = static_cast<size_t>(f.state_from)}};
-  if (!prefix) tell("[the tokenizer has neither BOS nor EOS: texts without a context begin with token 0]\n");
 
   catch_interrupts();
   if (f.request_lines) return answer_request_lines(m);
@@ -325,10 +311,10 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
   std::vector<std::vector<EvalDocument>> documents;
   std::vector<size_t> available;
   for (const Benchmark* t : tasks) {
-    Result<std::vector<EvalDocument>> docs = load_documents(*t, settings, &tokenizer);
+    Result<std::vector<EvalDocument>> docs =
+        load_documents(*t, settings, &tokenizer, &available.emplace_back());
     if (!docs) return fail(docs.error());
     documents.push_back(*std::move(docs));
-    available.push_back(documents.back().size());
   }
   if (!f.log_samples.empty()) {
     const Result<Json> mark = fingerprint(dir, weights, m, settings);
@@ -352,6 +338,7 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
       Result<std::map<size_t, std::vector<EvalResponse>>> known = read_samples(samples, t, documents[i]);
       if (!known) return fail(known.error());
       run.known = *std::move(known);
+      if (const Status s = tidy_samples(samples); !s) return fail(s.error());
     }
     const std::vector<TaskMetric> metrics = metrics_of(t, settings);
     if (!samples.empty())
@@ -371,8 +358,7 @@ int run_eval_tasks(const EvalTaskFlags& f, const std::string& dir, const Inferen
       tell("[{}: {} of {} were scored before]\n", t.name, n_text(result->reused, "document"),
            result->documents);
     if (!samples.empty())
-      if (const Status s = write_samples(samples, t, settings, documents[i], *result); !s)
-        return fail(s.error());
+      if (const Status s = tidy_samples(samples); !s) return fail(s.error());
     scored.push_back({&t, *std::move(result), available[i]});
   }
 

@@ -78,6 +78,7 @@ TEST(Cli, BenchmarksAreScoredKeptAndResumed) {
   ASSERT_TRUE(j);
   EXPECT_TRUE((*j)["results"]["piqa"].contains("acc_norm_stderr,none")) << first.out;
   EXPECT_EQ((*j)["n-samples"]["piqa"]["effective"], 2);
+  EXPECT_EQ((*j)["n-samples"]["piqa"]["original"], 4);
   const Finished second = with({"--tasks", "piqa", "--log-samples", dir / "samples", "--out", dir / "r.json",
                                 "--page", dir / "r.html"});
   ASSERT_EQ(second.code, 0) << second.err;
@@ -85,6 +86,12 @@ TEST(Cli, BenchmarksAreScoredKeptAndResumed) {
   EXPECT_NE(slurp(dir / "r.html").find("acc_norm"), std::string::npos);
   const std::string lines = slurp(dir / "samples/samples_piqa.jsonl");
   EXPECT_EQ(std::ranges::count(lines, '\n'), 4);
+  // A cut line is scored again; documents beyond --limit stay.
+  spit(dir / "samples/samples_piqa.jsonl", lines.substr(0, lines.size() - 9));
+  EXPECT_EQ(with({"--tasks", "piqa", "--log-samples", dir / "samples"}).code, 0);
+  EXPECT_EQ(slurp(dir / "samples/samples_piqa.jsonl"), lines);
+  EXPECT_EQ(with({"--tasks", "piqa", "--limit", "1", "--log-samples", dir / "samples"}).code, 0);
+  EXPECT_EQ(slurp(dir / "samples/samples_piqa.jsonl"), lines);
   const Finished whole = with({"--tasks", "piqa", "--json"});
   const Result<Json> a = load_json(dir / "r.json"), b = parse_ordered_json(whole.out, "stdout");
   ASSERT_TRUE(a && b);

@@ -63,11 +63,8 @@ constexpr Limit kLimits[] = {
     {"docs/tour.md", 150},
     {"docs/howto/train.md", 120},
     {"docs/howto/run.md", 120},
-<<<<<<< HEAD
     {"docs/howto/data.md", 100},
-=======
     {"docs/howto/eval.md", 120},
->>>>>>> 9b039aa (eval: score benchmarks as lm-evaluation-harness does)
     {"docs/howto/convert.md", 100},
     {"docs/howto/reproduce.md", 60},
     {"docs/howto/embed.md", 120},

@@ -229,12 +229,28 @@ TEST(Answers, AreScoredAsTheDataSetsSay) {
   EXPECT_EQ(drop_score("red", {"red", "blue"}).exact, 0);
   EXPECT_EQ(drop_score("5 yards", {"7 yards"}).f1, 0);
   EXPECT_NEAR(drop_score("big red dog", {"red dog"}).f1, 0.8, 1e-12);
+  EXPECT_EQ(drop_score("twenty-two A's", {"22"}).f1, 0);
+  EXPECT_EQ(drop_score("$1,200.50!", {"1200.5"}).exact, 0);
+  EXPECT_EQ(drop_score(" the ", {"a"}).f1, 1);
+  EXPECT_EQ(drop_score("1_000 men", {"1000 men"}).exact, 1);
+  EXPECT_EQ(drop_score("-5", {"5"}).exact, 1);
+  EXPECT_EQ(drop_score("\xC3\x9C"
+                       "ber-K\xC3\xA4se an der",
+                       {"\xC3\xBC"
+                        "ber k\xC3\xA4se"})
+                .f1,
+            0.8);
+  EXPECT_EQ(drop_score("", {"x"}).f1, 0);
+  EXPECT_EQ(drop_score("a b c d", {"a b", "c d", "e"}).f1, 0.27);
   EXPECT_EQ(squad_score("the Cat!", "cat").exact, 1);
   EXPECT_NEAR(squad_score("a black cat", "cat").f1, 2.0 / 3, 1e-12);
   EXPECT_EQ(squad_score("", "cat").f1, 0);
   EXPECT_TRUE(same_ignoring_case_and_punctuation("U.S.", "us"));
   EXPECT_FALSE(same_ignoring_case_and_punctuation("the us", "us"));
   EXPECT_EQ(without_leading_articles("The cat and a dog. Athe x"), "cat and dog. Athe x");
+  EXPECT_EQ(without_leading_articles("the the cat"), "cat");
+  EXPECT_EQ(without_leading_articles("an-a b"), "an-b");
+  EXPECT_EQ(without_leading_articles("a"), "a");
   for (const char* text : {"1", "-2.5", "1e5", " 7 ", "inf", "1_000", ".5", "5."})
     EXPECT_TRUE(python_float(text)) << text;
   for (const char* text : {"", "x", "1__0", "0x10", "e5", "--1", "1e", "1 2"})

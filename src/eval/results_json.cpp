@@ -206,4 +206,23 @@ Result<std::map<size_t, std::vector<EvalResponse>>> read_samples(const std::stri
   return out;
 }
 
+Status tidy_samples(const std::string& path) {
+  Result<std::string> text = read_text(path, size_t{4} << 30);
+  if (!text) return text.error();
+  std::vector<std::pair<size_t, std::string_view>> lines;  // by document
+  for (size_t at = 0, end; (end = text->find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string_view line = std::string_view(*text).substr(at, end - at);
+    constexpr std::string_view kId = "{\"doc_id\":";  // how sample_json begins
+    size_t id = 0;
+    if (line.starts_with(kId)) std::from_chars(line.data() + kId.size(), line.data() + line.size(), id);
+    lines.emplace_back(id, line);
+  }
+  std::ranges::stable_sort(lines, {}, &std::pair<size_t, std::string_view>::first);
+  Result<AtomicFile> out = AtomicFile::open(path);
+  if (!out) return out.error();
+  for (const auto& [id, line] : lines)
+    if (Status s = out->write(std::string(line) + "\n"); !s) return s;
+  return out->commit();
+}
+
 }  // namespace braid

@@ -35,4 +35,7 @@ Result<std::map<size_t, std::vector<EvalResponse>>> read_samples(const std::stri
                                                                  const Benchmark& task,
                                                                  std::span<const EvalDocument> documents);
 
+// Puts the lines in the order of their documents and drops a last one that a kill has cut.
+Status tidy_samples(const std::string& path);
+
 }  // namespace braid

@@ -108,9 +108,11 @@ struct TaskGroup {
 const std::vector<TaskGroup>& eval_groups();
 bool in_group(const Benchmark& task, const std::string& group);
 
-// The tokenizer is needed by tasks that count tokens. Errors name file, line and field.
+// The tokenizer is needed by tasks that count tokens. Errors name file, line and field. available: how many
+// documents there are without the limit.
 Result<std::vector<EvalDocument>> load_documents(const Benchmark& task, const TaskSettings& settings,
-                                                 const Tokenizer* tokenizer = nullptr);
+                                                 const Tokenizer* tokenizer = nullptr,
+                                                 size_t* available = nullptr);
 // The names of the task's metrics: of generated documents one for each length.
 std::vector<TaskMetric> metrics_of(const Benchmark& task, const TaskSettings& settings);
 

@@ -635,9 +635,13 @@ Result<std::vector<const Benchmark*>> find_eval_tasks(const std::vector<std::str
   return found;
 }
 
-Result<Docs> load_documents(const Benchmark& task, const TaskSettings& s, const Tokenizer* tokenizer) {
+Result<Docs> load_documents(const Benchmark& task, const TaskSettings& s, const Tokenizer* tokenizer,
+                            size_t* available) {
   check(tokenizer || !task.needs_tokenizer(), "load_documents: this task needs a tokenizer");
-  if (task.maker.needle) return generate_documents(task, s, *tokenizer);
+  if (task.maker.needle) {
+    if (available) *available = s.lengths.size() * static_cast<size_t>(s.needle_samples);
+    return generate_documents(task, s, *tokenizer);
+  }
   std::string path;
   for (const std::string& f : task.files)
     if (path.empty() && path_exists(s.data + "/" + f)) path = s.data + "/" + f;
@@ -651,6 +655,7 @@ Result<Docs> load_documents(const Benchmark& task, const TaskSettings& s, const 
   }
   Result<EvalRows> rows = read_eval_rows(path);
   if (!rows) return rows.error();
+  if (available) *available = rows->rows.size();
   Docs docs;
   for (size_t i = 0; i < rows->rows.size(); ++i) {
     if (s.fewshot == 0 && docs.size() >= s.limit) break;
