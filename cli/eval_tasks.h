@@ -13,7 +13,7 @@ namespace braid {
 struct EvalTaskFlags {
   std::string tasks, data = "data", lengths = "512,1024,2048", out, log_samples, page;
   int64_t fewshot = 0, limit = 0, max_length = 0, recall_context = 1024, needle_samples = 100,
-          benchmark_seed = 1234, bootstrap = 100000, pass_tokens = 2048, state_from = 256;
+          benchmark_seed = 1234, bootstrap = 100000, pass_tokens = 2048, state_from = 128;
   bool requests = false, bos = false, request_lines = false;
 
   template <class V>

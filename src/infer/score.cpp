@@ -284,10 +284,9 @@ Status Scorer::score(std::span<const ScoreRequest> requests, std::span<SequenceS
     using Target = Worker::Target;
     std::vector<Read> alone, prefixes, rests;
     std::vector<State> states, copies;  // no growth: reads point to them
-    size_t shared = 0, members = 0;
-    for (size_t g = t ? ends[t - 1] : 0; g < ends[t]; ++g)
-      if (groups[g].prefix) ++shared, members += groups[g].end - groups[g].begin;
-    states.reserve(shared), copies.reserve(members);
+    size_t shared = 0;
+    for (size_t g = t ? ends[t - 1] : 0; g < ends[t]; ++g) shared += groups[g].prefix > 0;
+    states.reserve(shared), copies.reserve(options_.lanes);
     // Rows [first, last) of a request, of which those that score something are targets.
     const auto targets = [&](size_t place, size_t first, size_t last, std::vector<Target>& out) {
       const ScoreRequest& r = at(place);
@@ -318,6 +317,10 @@ Status Scorer::score(std::span<const ScoreRequest> requests, std::span<SequenceS
       for (size_t i = group.begin; i < group.end; ++i) {
         const std::span<const int32_t> tokens = at(i).tokens;
         if (tokens.size() <= group.prefix + 1) continue;  // the prefix has scored its one token
+        if (copies.size() == options_.lanes) {            // states can be large
+          if (Status s = worker.read(rests, to); !s) return s;
+          rests.clear(), copies.clear();
+        }
         copies.push_back(state);
         rests.push_back({.tokens = tokens.subspan(group.prefix, tokens.size() - 1 - group.prefix),
                          .state = &copies.back()});

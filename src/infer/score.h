@@ -42,8 +42,8 @@ struct ScorerOptions {
   size_t pass_tokens = 2048;
   // A common prefix of so many tokens is read into a state, and each sequence continues a copy of it. In
   // sequences with a shorter one, equal rows of a pass are computed once.
-  size_t state_from = 256;
-  size_t lanes = 32;  // prompts that a thread decodes at a time
+  size_t state_from = 128;
+  size_t lanes = 32;  // copies of states that a thread has at a time: prompts that it decodes together
 };
 
 class Scorer {

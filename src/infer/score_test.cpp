@@ -74,7 +74,9 @@ TEST(Scorer, HasTheScoresOfOneSequenceAtATime) {
     for (const size_t pass : {64, 4096})
       for (const int threads : {1, 2}) {
         ThreadPool pool(threads);
-        Scorer scorer(*model, pool, {.pass_tokens = pass, .state_from = state_from});
+        Scorer scorer(
+            *model, pool,
+            {.pass_tokens = pass, .state_from = state_from, .lanes = pass == 64 ? size_t{3} : size_t{32}});
         std::vector<SequenceScore> scores(requests.size());
         ASSERT_TRUE(scorer.score(requests, scores));
         for (size_t i = 0; i < requests.size(); ++i) {
