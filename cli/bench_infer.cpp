@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/cpu.h"
+#include "base/progress.h"
 #include "cli/cli.h"
 #include "bench/measure.h"
 #include "infer/session.h"
@@ -122,8 +123,9 @@ struct Bench {
   double read = measure_read_bandwidth(pool), peak = measure_fma_peak(pool);
   size_t weight_bytes = 0;
   std::string format = {};
+  std::function<void()> before_row = [] {};
 
-  // Bytes of weights that a step of `batch` tokens reads: of experts, those that somebody is likely to meet.
+  // Bytes of weights that a step of `batch` tokens reads: of experts, the expected number of active ones.
   double step_bytes(double batch) const {
     double n = static_cast<double>(model.params().block_size() * sizeof(float));
     for (size_t i = 0; i < model.params().all().size(); ++i) {
@@ -183,8 +185,15 @@ struct Bench {
     return out;
   }
 
+  // Weights and states that stay in the caches are read faster than memory is: then there is no share of it.
+  static constexpr double kMemoryBound = 1.1;
+  static std::string share_of_memory(double share) {
+    return share <= 0 ? "" : share <= kMemoryBound ? fmt::format("{:.0f} %", 100 * share) : "cache";
+  }
+
   void print(const std::string& test, double tokens, const Timing& t, double bytes, double products,
              const Parts& where, size_t state_bytes, size_t resident_bytes) const {
+    before_row();
     const double rate = tokens / t.seconds;
     double all = 0;
     for (const auto& [seconds, op] : where) all += seconds;
@@ -203,8 +212,9 @@ struct Bench {
              {"resident_bytes", resident_bytes},
              {"read_gbytes_per_s", read * 1e-9},
              {"peak_gflops", peak * 1e-9}};
-      if (bytes > 0)
-        j["gbytes_per_s"] = bytes / t.seconds * 1e-9, j["share_of_bandwidth"] = bytes / t.seconds / read;
+      if (bytes > 0) j["gbytes_per_s"] = bytes / t.seconds * 1e-9;
+      if (const double share = bytes / t.seconds / read; bytes > 0)
+        share <= kMemoryBound ? j["share_of_bandwidth"] = share : j["in_cache"] = true;
       if (products > 0) j["products_alone_seconds"] = products, j["share_of_products"] = products / t.seconds;
       for (const auto& [seconds, op] : where)
         j["parts"][op] = {{"seconds", seconds}, {"share", seconds / all}};
@@ -213,9 +223,10 @@ struct Bench {
     say("| {} | {} | {:.1f} | {} | {:>20} | {:>8.2f} ± {:2.0f} % | {:>6} | {:>5} | {:>5} |\n", o.model,
         format, 1e-6 * static_cast<double>(weight_bytes), pool.threads(), test, rate, 100 * t.spread,
         bytes > 0 ? fmt::format("{:.1f}", bytes / t.seconds * 1e-9) : "",
-        bytes > 0 ? fmt::format("{:.0f} %", 100 * bytes / t.seconds / read) : "",
+        share_of_memory(bytes / t.seconds / read),
         products > 0 ? fmt::format("{:.0f} %", 100 * products / t.seconds) : "");
     for (const auto& [seconds, op] : where) say("    {:<24} {:5.1f} %\n", op, 100 * seconds / all);
+    flush_output();
   }
 
   void prefill(size_t length, size_t depth) {
@@ -261,7 +272,7 @@ struct Bench {
 }  // namespace
 
 int bench_infer(const InferBench& o, InferTests tests, ThreadPool& pool, bool json) {
-  if (o.model.empty()) return wrong_use({"bench: --model is missing", "give a model folder"});
+  if (o.model.empty()) return wrong_use({"--model: is missing", "give a model folder"});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
   const Result<Activations> activations = o.weights.resolve_activations();
@@ -272,9 +283,11 @@ int bench_infer(const InferBench& o, InferTests tests, ThreadPool& pool, bool js
   for (const auto* list : {&lengths, &depths, &batches})
     if (!*list) return wrong_use(list->error());
   if (std::ranges::min(*lengths) < 1 || std::ranges::min(*batches) < 1)
-    return wrong_use({"bench: --prompt and --sequences are at least 1", "give numbers from 1"});
+    return wrong_use({"--prompt, --sequences: one of their numbers is 0", "give numbers from 1"});
+  if (Status s = check_model_folder("--model", o.model); !s) return fail(s.error());
   const double start = seconds_now();
-  const Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
+  const Result<std::unique_ptr<Model>> model =
+      Model::load_stored(o.model, *format, Par(pool), built_in_mixers(), loading_bar(o.model));
   if (!model) return fail(model.error());
   tell_not_quantised((*model)->params(), *format);
   const double loaded = seconds_now() - start;
@@ -295,18 +308,29 @@ int bench_infer(const InferBench& o, InferTests tests, ThreadPool& pool, bool js
   for (const auto& [f, bytes] : formats)
     bench.format += (bench.format.empty() ? "" : "+") + std::string(weight_format_name(f));
   if (!json)
-    say("{}, {}, {} threads: memory read {:.1f} GB/s, FMA peak {:.0f} GFLOP/s; loaded in {:.2f} s, first "
+    say("{}, {}, {}: memory read {:.1f} GB/s, FMA peak {:.0f} GFLOP/s; loaded in {:.2f} s, first "
         "token after "
         "{:.2f} s\n\n| model | weights | MB | threads | test | tokens/s | GB/s | of memory | of products |\n"
         "|---|---|---|---|---|---|---|---|---|\n",
-        cpu_model(), isa_name(pool.kernels().isa()), pool.threads(), bench.read * 1e-9, bench.peak * 1e-9,
-        loaded, token);
+        cpu_model(), isa_name(pool.kernels().isa()), counted(pool.threads(), "thread"), bench.read * 1e-9,
+        bench.peak * 1e-9, loaded, token);
+  Progress bar(
+      "tests",
+      depths->size() * ((tests.prefill ? lengths->size() : 0) + (tests.decode ? batches->size() : 0)), 0,
+      json);
+  uint64_t done = 0;
+  bench.before_row = [&bar] { bar.clear(); };
   for (const int32_t d : *depths) {
     if (tests.prefill)
-      for (const int32_t n : *lengths) bench.prefill(static_cast<size_t>(n), static_cast<size_t>(d));
+      for (const int32_t n : *lengths) {
+        bench.prefill(static_cast<size_t>(n), static_cast<size_t>(d));
+        bar.update(++done);
+      }
     if (tests.decode)
-      for (const int32_t b : *batches)
+      for (const int32_t b : *batches) {
         bench.decode(static_cast<size_t>(o.gen), static_cast<size_t>(d), static_cast<size_t>(b));
+        bar.update(++done);
+      }
   }
   return kOk;
 }

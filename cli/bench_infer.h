@@ -18,7 +18,7 @@ struct InferBench {
 
   template <class V>
   void visit(V& v) {
-    v("--model", model, "prefill, decode: model folder");
+    v("--model,-m", model, "prefill, decode: model folder");
     weights.visit(v);
     visit_prefill(v);
     visit_decode(v);

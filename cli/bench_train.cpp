@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/cpu.h"
+#include "base/progress.h"
 #include "cli/cli.h"
 #include "bench/measure.h"
 #include "model/config_json.h"
@@ -58,10 +59,10 @@ Result<ModelConfig> config_for(const TrainBench& o, const std::string& arch, con
     return source ? make_config(t, *source) : make_config(t, o.vocab);
   }
   const Preset* preset = find_preset(arch);
-  if (!preset) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
+  if (!preset) return Error{"--arch " + arch + ": is not an architecture", suggest(arch, preset_names())};
   const Size* size = find_size(o.size);
   if (!size)
-    return Error{"bench: --d-model, --layers, --heads and --d-ff change one of the general sizes",
+    return Error{"--d-model, --layers, --heads, --d-ff: need a general --size, which is " + o.size,
                  suggest(o.size, size_names())};
   Dims dims = size->dims;
   if (o.d_model) dims.d_model = o.d_model, dims.d_ff = 0;
@@ -87,7 +88,7 @@ Batch random_batch(const Case& c, int64_t vocab) {
 }
 
 Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, const Source* source,
-                ThreadPool& pool, double peak, bool json) {
+                ThreadPool& pool, double peak, bool json, Progress& bar) {
   PeakMemory::reset();
   std::unique_ptr<Model> model = Model::create(config);
   model->init(0);
@@ -120,6 +121,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
   const double count = static_cast<double>(batch.tokens.size()), rate = count / timing.seconds;
   const int64_t length = static_cast<int64_t>(std::lround(count / static_cast<double>(c.batch)));
   const double flops = 3 * model->flops_per_token(length) * rate;
+  bar.clear();
   if (json) {
     Json shares = Json::object();
     for (const auto& [name, e] : profile.ops)
@@ -148,13 +150,14 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
                 {"share_by_op", shares}});
     return {};
   }
-  say("{}: {} parameters, {} x {} tokens, {}{}, {} threads ({}): {:.1f} ms per step (spread {:.0f} %), "
+  say("{}: {} parameters, {} x {} tokens, {}{}, {} ({}): {:.1f} ms per step (spread {:.0f} %), "
       "{:.0f} "
       "tokens/s, {:.1f} GFLOP/s = {:.0f} % of FMA peak{}, activations {:.1f} MB, process {:.1f} MB\n",
       o.config.empty() ? c.arch : o.config, model->params().count(), c.batch, length, c.precision,
-      o.recompute ? " recomputed" : "", pool.threads(), isa_name(pool.kernels().isa()), timing.seconds * 1e3,
-      100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak, source ? " if no tokens shared rows" : "",
-      static_cast<double>(gradient.arena_bytes()) * 1e-6, static_cast<double>(memory) * 1e-6);
+      o.recompute ? " recomputed" : "", counted(pool.threads(), "thread"), isa_name(pool.kernels().isa()),
+      timing.seconds * 1e3, 100 * timing.spread, rate, flops * 1e-9, 100 * flops / peak,
+      source ? " if no tokens shared rows" : "", static_cast<double>(gradient.arena_bytes()) * 1e-6,
+      static_cast<double>(memory) * 1e-6);
   say("{:<24} {:>9} {:>9}   share of the time of all threads\n", "op", "forward", "backward");
   std::vector<std::pair<std::string_view, Profile::Entry>> sorted(profile.ops.begin(), profile.ops.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
@@ -182,7 +185,7 @@ int bench_train(const TrainBench& o, ThreadPool& pool, bool json) {
   for (const int32_t n : *lengths)
     if (o.task.empty() && (n < 1 || n > 100'000'000))
       p.push_back({"--length", fmt::format("is {}", n), "give numbers from 1 to 100000000"});
-  if (!p.empty()) return wrong_use(to_error("these options cannot be used", p));
+  if (!p.empty()) return wrong_use(wrong_options(p));
 
   // Everything is read before anything is timed: a wrong name should not end an hour of measurements.
   std::unique_ptr<Source> source;
@@ -201,15 +204,18 @@ int bench_train(const TrainBench& o, ThreadPool& pool, bool json) {
     configs.push_back(*config);
   }
   double peak = 0;
+  Progress bar("cases", archs.size() * precisions.size() * lengths->size(), 0, json);
+  uint64_t done = 0;
   for (size_t a = 0; a < archs.size(); ++a)
     for (const std::string& precision : precisions)
       for (const int32_t length : *lengths) {
         peak = std::max(peak, measure_fma_peak(pool));  // the machine may have been busy before
         const int64_t batch = o.tokens ? std::max<int64_t>(1, o.tokens / length) : o.batch;
-        if (Status s =
-                run_case(o, {archs[a], precision, length, batch}, configs[a], source.get(), pool, peak, json);
+        if (Status s = run_case(o, {archs[a], precision, length, batch}, configs[a], source.get(), pool, peak,
+                                json, bar);
             !s)
           return fail(s.error());
+        bar.update(++done, archs[a]);
       }
   return kOk;
 }

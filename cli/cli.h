@@ -26,7 +26,7 @@ enum ExitCode { kOk = 0, kFailed = 1, kWrongUse = 2 };
 
 // A verb adds its options to `app` and returns what to run once they are parsed.
 struct Verb {
-  const char *name, *summary;
+  const char *name, *summary, *example;  // example: a command line without the program's name
   std::function<int()> (*define)(CLI::App& app);
   std::string (*details)() = nullptr;  // more for docs/reference/cli.md
 };
@@ -53,6 +53,7 @@ std::function<int()> define_tokenizer(CLI::App& app);
 std::function<int()> define_chat_template(CLI::App& app);
 std::function<int()> define_demo(CLI::App& app);
 std::function<int()> define_data(CLI::App& app);
+std::function<int()> define_completion(CLI::App& app);
 
 // Adds each visited option to a command. A name without dashes is taken by its place. CLI11 is a large
 // header: only main.cpp and options.cpp see it.
@@ -84,10 +85,17 @@ struct WrongValue {                                 // thrown while options are 
 int fail(const Error& error, int code = kFailed);
 int wrong_use(const Error& error);
 
-// The words this program was started with.
+// The words this program was started with, and its name as it was typed, for commands to copy.
 const std::string& command_line();
+const std::string& program_name();
 
 Program this_program();  // for run records
+
+// An error that names the option unless `path` is a folder with a config.json. Before anything is loaded.
+Status check_model_folder(const std::string& option, const std::string& path);
+
+// A bar while weights are read or brought to another format, if that takes long.
+std::function<void(uint64_t done, uint64_t all)> loading_bar(const std::string& folder);
 
 // One JSON object on a line of stdout.
 void print_json(const Json& j);

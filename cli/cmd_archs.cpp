@@ -43,9 +43,12 @@ Json to_json(const std::vector<FieldDoc>& fields) {
   return j;
 }
 
-int run(bool json) {
+int run(const std::string& arch, bool json) {
+  if (!arch.empty() && !find_preset(arch))
+    return wrong_use({"--arch " + arch + ": is not an architecture", suggest(arch, preset_names())});
   if (!json) say("Architectures (--arch), parameters by --size with a vocabulary of 256\n");
   for (const Preset& p : all_presets()) {
+    if (!arch.empty() && p.name != arch) continue;
     Json sizes = Json::object();
     std::string line;
     for (const std::string& name : size_names(&p)) {
@@ -60,6 +63,7 @@ int run(bool json) {
     else
       say("  {:<20} {}; {}\n  {:<20}{}\n", p.name, p.summary, p.paper, "", line);
   }
+  if (!arch.empty()) return kOk;
   if (!json)
     say("\nMixers and their settings (--set pattern.*.mixer.NAME=VALUE); parameters and state elements per "
         "layer with d_model 1024, 8 heads, 2048 tokens\n");
@@ -94,10 +98,15 @@ int run(bool json) {
 }  // namespace
 
 std::function<int()> define_archs(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
+  struct Options {
+    std::string arch;
+    bool json = false;
+  };
+  auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add("--json", *json, "one JSON line per architecture, mixer and MLP");
-  return [json] { return run(*json); };
+  add("--arch", o->arch, "this architecture only, without mixers and MLPs");
+  add("--json", o->json, "one JSON line per architecture, mixer and MLP");
+  return [o] { return run(o->arch, o->json); };
 }
 
 }  // namespace braid

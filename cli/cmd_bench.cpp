@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/cpu.h"
+#include "base/progress.h"
 #include "cli/bench_infer.h"
 #include "cli/bench_train.h"
 #include "cli/cli.h"
@@ -72,10 +73,10 @@ int bench_ops(const Options& o, std::span<const int32_t> threads, std::string_vi
     if (!pool) return fail(pool.error());
     const Machine& m = *machines.emplace_back(std::make_unique<Machine>(*std::move(pool)));
     if (!o.json)
-      say("{}, {}, {} threads: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
+      say("{}, {}, {}: FMA peak {:.0f} GFLOP/s, memory read {:.1f} GB/s, read and written {:.1f} "
           "GB/s\n",
-          cpu_model(), isa_name(m.pool.kernels().isa()), m.pool.threads(), m.peak * 1e-9, m.read * 1e-9,
-          m.update * 1e-9);
+          cpu_model(), isa_name(m.pool.kernels().isa()), counted(m.pool.threads(), "thread"), m.peak * 1e-9,
+          m.read * 1e-9, m.update * 1e-9);
   }
   if (!o.json)
     say("{:<44} {:<17} {:<7} {:>2} {:>10} {:>6} {:>9} {:>6} {:>9} {:>6} {:>7}\n", "case", "form", "impl", "n",
@@ -84,7 +85,11 @@ int bench_ops(const Options& o, std::span<const int32_t> threads, std::string_vi
   const auto fits = [&](const OpEntry& op) { return o.only.starts_with(op.name); };
   const bool named = std::ranges::any_of(all_ops(), fits);
   bool found = false;
+  Progress bar("ops", all_ops().size(), 0, o.json);
+  uint64_t ops = 0;
   for (const OpEntry& op : all_ops()) {
+    if (found) bar.update(ops);
+    ++ops;
     if (!op.name.starts_with(prefix) || (named && !fits(op) && !op.name.starts_with(o.only))) continue;
     std::vector<BenchCase> cases = op_check(op.name).bench();
     std::erase_if(cases, [&](const BenchCase& c) { return c.name.find(o.only) == std::string::npos; });
@@ -97,14 +102,17 @@ int bench_ops(const Options& o, std::span<const int32_t> threads, std::string_vi
       for (const auto& m : machines) {
         const Timing t = measure([&] { c.run(Par(m->pool)); });
         if (first == 0) first = t.seconds;
+        bar.clear();
         print_case(o, c, impl, *m, t, first);
+        flush_output();
+        bar.update(ops - 1, c.name);
       }
       c.run = {};  // gives its memory back
     }
   }
   if (!found)
-    return wrong_use({fmt::format("bench {}: no case has '{}' in its name", o.what, o.only),
-                      "give a part of a name, or leave out --only to see them all"});
+    return wrong_use({fmt::format("--only: no case of {} has '{}' in its name", o.what, o.only),
+                      "give a part of a name, or leave out --only to list all"});
   return kOk;
 }
 
@@ -126,7 +134,7 @@ class GivenAmong {
 
 Status check_meant(const CLI::App& app, Options& o, bool ops, bool train, bool prefill, bool decode) {
   const auto refuse = [&](const std::string& option, const char* whose) {
-    return Error{fmt::format("bench {}: {} has no meaning here, it is for {}", o.what, option, whose),
+    return Error{fmt::format("{}: is an option of {}, not of bench {}", option, whose, o.what),
                  "leave it out"};
   };
   if (!ops && given(app, "--only")) return refuse("--only", "matmul and kernels");
@@ -147,7 +155,7 @@ Status check_meant(const CLI::App& app, Options& o, bool ops, bool train, bool p
 std::function<int()> define_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add.required("what", o->what, "matmul, kernels, train, prefill, decode, or prefill,decode");
+  add("what", o->what, "matmul, kernels, train, prefill, decode, or prefill,decode");
   add("--only", o->only, "matmul, kernels: only cases whose name contains this");
   o->train.visit(add);
   o->infer.visit(add);
@@ -158,17 +166,19 @@ std::function<int()> define_bench(CLI::App& app) {
                prefill = both || o->what == "prefill", decode = both || o->what == "decode",
                ops = o->what == "matmul" || o->what == "kernels";
     if (!train && !prefill && !decode && !ops)
-      return wrong_use({"bench: there is no '" + o->what + "'",
-                        suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode"})});
+      return wrong_use(
+          {o->what.empty() ? "bench: the test is missing" : "bench: test is '" + o->what + "'",
+           suggest(o->what, {"matmul", "kernels", "train", "prefill", "decode", "prefill,decode"})});
     // Options of the others would be ignored.
     if (Status s = check_meant(app, *o, ops, train, prefill, decode); !s) return wrong_use(s.error());
     const Result<std::vector<int32_t>> threads = parse_ids(o->threads, "--threads");
     if (!threads) return wrong_use(threads.error());
     if (std::ranges::max(*threads) > kThreads.high)
-      return wrong_use({fmt::format("--threads is {}", o->threads), "give numbers from 0 to 1024"});
+      return wrong_use({fmt::format("--threads: is {}", o->threads), "give numbers from 0 to 1024"});
     if (ops) return bench_ops(*o, *threads, o->what == "matmul" ? "matmul" : "");
     if (threads->size() > 1)
-      return wrong_use({"bench: " + o->what + " takes one number of --threads", "run it once for each"});
+      return wrong_use({fmt::format("--threads: is {}, but bench {} takes one number", o->threads, o->what),
+                        "run it once for each"});
     Result<ThreadPool> pool = start_threads(threads->front());
     if (!pool) return fail(pool.error());
     return train ? bench_train(o->train, *pool, o->json)

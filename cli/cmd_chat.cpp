@@ -1,5 +1,4 @@
 // A conversation on a terminal, or one question and its answer.
-#include <editline/readline.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "base/interrupt.h"
 #include "chat/template.h"
 #include "cli/cli.h"
+#include "cli/line_editor.h"
 #include "cli/sampling.h"
 #include "cli/template_variables.h"
 #include "cli/weight_flags.h"
@@ -31,25 +31,27 @@ struct Options {
   InferenceFlags weights{"auto"};
   template <class V>
   void visit(V& v) {
-    v("--model", model, "model folder with a tokenizer and a chat template");
-    v("--system", system, "a system message to begin with");
-    v("--prompt", prompt, "ask this, print the answer and end");
-    v("--history", history, "a conversation to go on with: a JSON list of messages, as /save writes");
+    v("--model,-m", model, "model folder with a tokenizer and a chat template");
+    v("--system", system, "system message");
+    v("--prompt,-p", prompt, "one question: print the answer and exit");
+    v("--history", history, "conversation to continue: a JSON list of messages, as /save writes");
     v("--tools", tools, "a JSON list of tools that the template tells the model about");
     v("--template", template_file, "a chat template instead of the model's");
     v("--set", set, "a variable of the template, e.g. enable_thinking=false; may be repeated");
-    v("--max-tokens", max_tokens, "end an answer after this many tokens (else the model's, else 2048)",
+    v("--max-tokens,-n", max_tokens, "end an answer after this many tokens (else the model's, else 2048)",
       kMaxTokens);
-    v("--stop", stop, "end an answer before this string would appear; may be repeated");
+    v("--stop", stop, "text that ends an answer and is not shown; may be repeated");
     sampling.visit(v);
     weights.visit(v);
-    v("--draft", draft, "guess up to this many tokens per pass, 7 at most; see braid generate", kDraft);
-    v("--cache-mb", cache_mb, "memory for states that spare reading a prompt again",
+    v("--draft", draft,
+      "prompt-lookup speculative decoding: up to N draft tokens per pass, 0 to 7; the output is unchanged",
+      kDraft);
+    v("--cache-mb", cache_mb, "memory of the prefix cache, MB; 0 = no cache",
       Bounds<int64_t>{0, int64_t{1} << 40});
-    v("--cache-grid", cache_grid, "keep one about every so many tokens; 0 = only at ends of messages",
+    v("--cache-grid", cache_grid, "tokens between states of the prefix cache; 0 = only at ends of messages",
       kFromZero);
-    v("--cache-bf16", cache_bf16, "keep them in half the memory, rounded: answers may then differ");
-    v("--verbose", verbose, "tell how much of a prompt was remembered, and why not more");
+    v("--cache-bf16", cache_bf16, "states of the prefix cache as bf16: half the memory, answers may differ");
+    v("--verbose", verbose, "print how much of each prompt came from the prefix cache, and why");
     v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "with --prompt: print one JSON object instead of streaming");
   }
@@ -66,18 +68,9 @@ constexpr const char* kHelp =
     "/save FILE        write it as JSON\n"
     "/load FILE        go on with one that was written\n"
     "/exit             leave (also Ctrl-D)\n"
-    "A line that ends with \\ goes on in the next. Ctrl-C stops an answer.\n";
-
-// One line from the user; with editing and its history on a terminal. False at the end.
-bool read_line(const char* prompt, std::string& line) {
-  if (!isatty(STDIN_FILENO)) return static_cast<bool>(std::getline(std::cin, line));
-  char* text = readline(prompt);
-  if (!text) return false;
-  line = text;
-  if (!line.empty()) add_history(text);
-  std::free(text);
-  return true;
-}
+    "A line that ends with \\ continues in the next. Ctrl-C stops an answer, or clears the line. Arrow up: "
+    "earlier "
+    "lines.\n";
 
 class Chat {
  public:
@@ -132,9 +125,10 @@ class Chat {
   }
 
  private:
-  static bool read(std::string& line) {
-    if (!read_line("> ", line)) return false;
-    for (std::string more; line.ends_with('\\') && read_line("  ", more);) line.back() = '\n', line += more;
+  bool read(std::string& line) {
+    if (!editor_.read("> ", line)) return false;
+    for (std::string more; line.ends_with('\\') && editor_.read("  ", more);)
+      line.back() = '\n', line += more;
     return true;
   }
 
@@ -178,21 +172,23 @@ class Chat {
                                                       {"frequency_penalty", &s.frequency_penalty}};
     for (const auto& [n, place] : numbers)
       if (name == n) {
-        if (!value.is_number()) return Error{name + " is a number"};
+        if (!value.is_number()) return Error{fmt::format("/set {}: is {}", name, text), "give a number"};
         *place = value.get<float>();
         return use(std::move(s));
       }
     const std::pair<const char*, int64_t*> counts[] = {{"top_k", &s.top_k}, {"last_n", &s.last_n}};
     for (const auto& [n, place] : counts)
       if (name == n) {
-        if (!value.is_number_integer()) return Error{name + " is a whole number"};
+        if (!value.is_number_integer())
+          return Error{fmt::format("/set {}: is {}", name, text), "give a whole number"};
         *place = value.get<int64_t>();
         return use(std::move(s));
       }
     if (name == "seed" || name == "max_tokens") {
       const int64_t least = name == "max_tokens" ? 1 : 0;
       if (!value.is_number_integer() || value.get<int64_t>() < least)
-        return Error{fmt::format("{} is a whole number from {}", name, least)};
+        return Error{fmt::format("/set {}: is {}", name, text),
+                     fmt::format("give a whole number from {}", least)};
       if (name == "max_tokens")
         c_.options().max_tokens = value.get<int64_t>();
       else
@@ -203,8 +199,7 @@ class Chat {
     return {};
   }
   Status use(SamplerOptions s) {
-    if (const std::vector<Problem> problems = validate(s); !problems.empty())
-      return to_error("this cannot be used", problems);
+    if (const std::vector<Problem> problems = validate(s); !problems.empty()) return wrong_options(problems);
     c_.options().sampler = std::move(s);
     return {};
   }
@@ -235,13 +230,13 @@ class Chat {
     } else if (name == "/system") {
       c_.set_system(rest);
     } else if (name == "/undo") {
-      if (!c_.undo()) status = Error{"there is nothing to take back"};
+      if (!c_.undo()) status = Error{"/undo: the conversation is empty", "ask something first"};
     } else if (name == "/retry") {
       c_.undo_answer();
       if (c_.answerable())
         ++c_.options().sampler.seed, reply();
       else
-        status = Error{"there is no question to answer again"};
+        status = Error{"/retry: there is no question", "ask something first"};
     } else if (name == "/history") {
       history();
     } else if (name == "/save" && !rest.empty()) {
@@ -252,7 +247,7 @@ class Chat {
     } else if (const size_t second = rest.find(' '); name == "/set" && second != std::string::npos) {
       status = set(rest.substr(0, second), rest.substr(second + 1));
     } else {
-      status = Error{"no such command: " + line, "/help lists them"};
+      status = Error{line + ": is not a command", "see /help"};
     }
     if (!status) fail(status.error());
     return true;
@@ -260,16 +255,22 @@ class Chat {
 
   const Options& o_;
   Conversation c_;
+  LineEditor editor_;
 };
 
 int run(const Options& o) {
   if (o.model.empty())
-    return wrong_use(
-        {"chat: --model is missing", "give a model folder with a tokenizer and a chat template"});
-  if (o.json && o.prompt.empty()) return wrong_use({"chat: --json needs --prompt"});
+    return wrong_use({"--model: is missing", "give a model folder with a tokenizer and a chat template"});
+  if (o.json && o.prompt.empty())
+    return wrong_use({"--json: is given without --prompt", "give a question: --prompt"});
+  if (Status s = check_model_folder("--model", o.model); !s) return fail(s.error());
   const std::string template_path = o.template_file.empty() ? o.model : o.template_file;
   if (const Result<ChatTemplate> chat = ChatTemplate::load(template_path); !chat)  // before the weights
-    return fail(chat.error());
+    return fail(
+        {chat.error().what,
+         o.template_file.empty()
+             ? "give one with --template FILE, or use `generate`: a model without a template is not for chats"
+             : chat.error().fix});
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
   const Result<Activations> activations = o.weights.resolve_activations();
@@ -278,11 +279,12 @@ int run(const Options& o) {
   if (!started) return fail(started.error());
   ThreadPool& pool = *started;
   Context context(pool, *activations);
-  Result<TextModel> model = TextModel::load(o.model, *format, Par(pool));
+  Result<TextModel> model =
+      TextModel::load(o.model, *format, Par(pool), built_in_mixers(), loading_bar(o.model));
   if (!model) return fail(model.error());
   tell_not_quantised(model->model->params(), *format);
   if (!model->tokenizer)
-    return fail({o.model + ": has no tokenizer", "a model that was trained on a task cannot talk"});
+    return fail({o.model + ": has no tokenizer", "give a model that was trained on text"});
   tell_ignored(model->generation);
   Result<SamplerOptions> sampler = o.sampling.resolve(model->generation);
   if (!sampler) return wrong_use(sampler.error());
@@ -311,15 +313,16 @@ int run(const Options& o) {
     return kOk;
   }
   const Generated& g = r->generated;
-  print_json({{"answer", r->text},
-              {"tokens", g.tokens},
-              {"why", g.why},
-              {"prompt_tokens", r->prompt_tokens},
-              {"cached_tokens", r->recalled.cached},
-              {"replayed_tokens", r->recalled.replayed},
-              {"draft", draft_json(g)},
-              {"prefill_tokens_per_second", static_cast<double>(r->prompt_tokens) / g.prefill_seconds},
-              {"decode_tokens_per_second", static_cast<double>(g.tokens.size()) / g.decode_seconds}});
+  Json j{{"answer", r->text},
+         {"tokens", g.tokens},
+         {"why", g.why},
+         {"prompt_tokens", r->prompt_tokens},
+         {"cached_tokens", r->recalled.cached},
+         {"replayed_tokens", r->recalled.replayed},
+         {"prefill_tokens_per_second", static_cast<double>(r->prompt_tokens) / g.prefill_seconds},
+         {"decode_tokens_per_second", static_cast<double>(g.tokens.size()) / g.decode_seconds}};
+  if (o.draft) j["draft"] = draft_json(g);
+  print_json(j);
   return kOk;
 }
 

@@ -26,18 +26,20 @@ struct Options {
 };
 
 int run(const Options& o) {
-  if (o.model.empty())
-    return wrong_use({"chat-template: --model is missing", "give a model folder or a .jinja file"});
-  if (o.messages.empty()) return wrong_use({"chat-template: --messages is missing", "give a JSON file"});
+  if (o.model.empty()) return wrong_use({"--model: is missing", "give a model folder or a .jinja file"});
+  if (o.messages.empty()) return wrong_use({"--messages: is missing", "give a JSON file"});
   const Result<ChatTemplate> chat = ChatTemplate::load(o.model);
   if (!chat) return fail(chat.error());
   Result<Json> given = load_json(o.messages);
   if (!given) return fail(given.error());
   Json context = given->is_object() ? *given : Json{{"messages", *given}};
   if (!context.contains("messages") || !context["messages"].is_array())
-    return fail({o.messages + ": no list of messages"});
+    return fail(
+        {o.messages + ": has no list of messages", "give a JSON list, or an object with \"messages\""});
   for (const Json& m : context["messages"])
-    if (!m.is_object()) return fail({o.messages + ": a message is not an object"});
+    if (!m.is_object())
+      return fail(
+          {o.messages + ": a message is not an object", "give objects with \"role\" and \"content\""});
   for (const auto& [name, path] :
        {std::pair<const char*, std::string>{"tools", o.tools}, {"documents", o.documents}}) {
     if (path.empty()) continue;

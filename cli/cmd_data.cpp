@@ -45,11 +45,10 @@ int run_tokenize(const Options& o) {
   with.files = o.text, with.out = o.out, with.shard_tokens = static_cast<uint64_t>(o.shard_tokens);
   with.files.insert(with.files.end(), o.paths.begin(), o.paths.end());
   if (with.tokenizer.empty())
-    return wrong_use({"data tokenize: --tokenizer is missing",
+    return wrong_use({"--tokenizer: is missing",
                       "give a tokenizer's folder or file (`braid tokenizer train` makes one), or bytes"});
-  if (with.files.empty())
-    return wrong_use({"data tokenize: --text is missing", "give one or more files of text"});
-  if (with.out.empty()) return wrong_use({"data tokenize: --out is missing", "give the folder to write"});
+  if (with.files.empty()) return wrong_use({"--text: is missing", "give one or more files of text"});
+  if (with.out.empty()) return wrong_use({"--out: is missing", "give the folder to write"});
   catch_interrupts();
   Result<ThreadPool> pool = start_threads(o.threads);
   if (!pool) return fail(pool.error());
@@ -87,7 +86,7 @@ int run_tokenize(const Options& o) {
 
 int run_info(const Options& o) {
   if (o.paths.empty())
-    return wrong_use({"data info: no folder is given", "give a folder that `braid data tokenize` made"});
+    return wrong_use({"data info: the folder is missing", "give a folder that `braid data tokenize` made"});
   bool whole = true;
   for (const std::string& path : o.paths) {
     const Result<ShardIndex> index = load_shard_index(path);
@@ -121,9 +120,10 @@ int run_info(const Options& o) {
 
 int run_mix(const Options& o) {
   if (o.paths.empty())
-    return wrong_use({"data mix: no folder is given", "e.g. braid data mix prose:3 code:1 --out mix.json"});
+    return wrong_use({"data mix: the folder is missing",
+                      "give folders of tokens, e.g. braid data mix prose:3 code:1 --out mix.json"});
   if (!o.out.ends_with(".json"))
-    return wrong_use({"data mix: --out " + (o.out.empty() ? "is missing" : o.out + " is not a .json file"),
+    return wrong_use({"--out" + (o.out.empty() ? ": is missing" : " " + o.out + ": is not a .json file"),
                       "give the mixture's file, e.g. --out mix.json"});
   Result<Mixture> mixture = parse_mixture(o.paths, "data mix");
   if (!mixture) return wrong_use(mixture.error());
@@ -151,7 +151,7 @@ int run_mix(const Options& o) {
 
 int run_sample(const Options& o) {
   if (o.paths.empty())
-    return wrong_use({"data sample: no folder is given", "give a folder of tokens, or a mixture's file"});
+    return wrong_use({"data sample: the folder is missing", "give a folder of tokens, or a mixture's file"});
   const Result<Mixture> mixture = parse_mixture(o.paths, "data sample");
   if (!mixture) return wrong_use(mixture.error());
   const Result<std::unique_ptr<TokenSource>> source =

@@ -15,32 +15,32 @@ namespace {
 struct Options {
   std::string model, prompt, prompt_file, tokens, load_state, save_state;
   std::optional<int64_t> max_tokens;
-  int64_t threads = 0, draft = 0;
+  int64_t threads = 0, draft = 0, samples = 1;
   std::vector<std::string> stop;
   bool ignore_eos = false, json = false, stats = false, verbose = false;
   SamplingFlags sampling;
   InferenceFlags weights{"auto"};
   template <class V>
   void visit(V& v) {
-    v("--model", model, "model folder (a run folder is one)");
-    v("--prompt", prompt, "text to continue");
+    v("--model,-m", model, "model folder (a run folder is one)");
+    v("--prompt,-p", prompt, "text to continue; \"\": a text from nothing");
     v("--prompt-file", prompt_file, "file with the text to continue");
     v("--tokens", tokens, "token ids instead of text, e.g. 1,2,3");
-    v("--max-tokens", max_tokens, "stop after this many tokens (else the model's, else 256)", kMaxTokens);
+    v("--max-tokens,-n", max_tokens, "stop after this many tokens (else the model's, else 256)", kMaxTokens);
+    v("--num-samples", samples, "number of texts, with the seeds seed, seed + 1, ...",
+      Bounds<int64_t>{1, 1'000'000});
     sampling.visit(v);
     weights.visit(v);
-    v("--stop", stop, "end before this string would appear; may be repeated");
-    v("--ignore-eos", ignore_eos, "go on where the model would end its text");
-    v("--load-state", load_state,
-      "go on from a state that --save-state wrote: the prompt follows what it has read");
-    v("--save-state", save_state, "file for what the model remembers after the prompt");
+    v("--stop", stop, "text that ends the output and is not shown; may be repeated");
+    v("--ignore-eos", ignore_eos, "continue behind the model's end token");
+    v("--load-state", load_state, "state file of --save-state: the prompt continues what it has read");
+    v("--save-state", save_state, "file for the state after the prompt");
     v("--draft", draft,
-      "guess up to this many tokens, 7 at most, from where the same words stood before, and read them in one "
-      "pass: the same text, faster where it repeats itself",
+      "prompt-lookup speculative decoding: up to N draft tokens per pass, 0 to 7; the output is unchanged",
       kDraft);
     v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--stats", stats, "print speed on stderr at the end");
-    v("--verbose", verbose, "tell on stderr what of the states was used, and what --draft gained");
+    v("--verbose", verbose, "print on stderr how states and drafts were used");
     v("--json", json, "print one JSON object at the end instead of streaming");
   }
 };
@@ -50,11 +50,15 @@ void print_now(std::string_view text) {
   flush_output();
 }
 
-Status check_options(const Options& o) {
+Status check_options(const Options& o, bool prompt_given) {
   if (o.model.empty())
-    return Error{"generate: --model is missing", "give a model folder, e.g. one that braid train wrote"};
-  if ((o.prompt.empty() ? 0 : 1) + (o.prompt_file.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) != 1)
-    return Error{"generate: give one of --prompt, --prompt-file and --tokens"};
+    return Error{"--model: is missing", "give a model folder, e.g. one that `train` wrote"};
+  const int sources = int{prompt_given} + int{!o.prompt_file.empty()} + int{!o.tokens.empty()};
+  if (sources != 1)
+    return Error{sources ? "--prompt, --prompt-file, --tokens: exclude each other" : "--prompt: is missing",
+                 "give one of --prompt, --prompt-file and --tokens; --prompt \"\" starts from nothing"};
+  if (o.samples > 1 && !o.save_state.empty())
+    return Error{"--save-state: is given with --num-samples", "leave one of them out"};
   return check_output({"--save-state", o.save_state},
                       {{"--model", o.model}, {"--prompt-file", o.prompt_file}});
 }
@@ -63,24 +67,42 @@ Status check_options(const Options& o) {
 Result<std::string> prompt_text(const Options& o) {
   if (o.prompt_file.empty()) return o.prompt;
   Result<std::string> file = read_text(o.prompt_file);
-  if (file && file->empty()) return Error{o.prompt_file + " is empty", "a prompt needs at least one byte"};
+  if (file && file->empty())
+    return Error{o.prompt_file + ": is empty",
+                 "write a text into it; for a text from nothing give --prompt \"\""};
   return file;
+}
+
+// What a text from nothing follows: the token that begins or ends texts, else a line's end.
+std::vector<int32_t> text_start(const Tokenizer& tokenizer) {
+  for (const std::optional<int32_t> id : {tokenizer.bos(), tokenizer.eos()})
+    if (id) {
+      tell("[no prompt: starts behind token {}, {}]\n", *id, tokenizer.name(*id));
+      return {*id};
+    }
+  const Result<std::vector<int32_t>> line = tokenizer.encode("\n");
+  if (!line || line->empty()) return {};
+  tell("[no prompt: starts behind a line's end]\n");
+  return *line;
 }
 
 // `ids` are the prompt if there are any, else what the text is encoded to.
 Result<std::vector<int32_t>> prompt_tokens(const Options& o, const TextModel& model, std::vector<int32_t> ids,
                                            const std::string& text) {
   if (ids.empty()) {
-    if (!model.tokenizer)
-      return Error{o.model + ": has no tokenizer, so it does not read text", "give --tokens"};
+    if (!model.tokenizer) return Error{o.model + ": has no tokenizer", "give token ids: --tokens 1,2,3"};
     Result<std::vector<int32_t>> encoded = model.tokenizer->encode(text);
     if (!encoded) return encoded;
     ids = *std::move(encoded);
-    if (ids.empty()) return Error{"the prompt gives no token"};
+    if (ids.empty() && text.empty()) ids = text_start(*model.tokenizer);
+    if (ids.empty()) return Error{"--prompt: gives no token", "give another text"};
   }
   const int64_t vocab = model.model->config().vocab_size;
   for (const int32_t id : ids)
-    if (id >= vocab) return Error{fmt::format("token {} is outside the model's vocabulary of {}", id, vocab)};
+    if (id >= vocab)
+      return Error{fmt::format("{}: token {} is outside of the vocabulary",
+                               o.tokens.empty() ? o.model : "--tokens", id),
+                   fmt::format("give ids from 0 to {}", vocab - 1)};
   return ids;
 }
 
@@ -130,24 +152,27 @@ Result<Generated> stream(const Options& o, const std::optional<Tokenizer>& token
 void print_result(const Options& o, const std::string& text, size_t prompt_tokens, const Generated& r) {
   const double prefill = static_cast<double>(prompt_tokens) / r.prefill_seconds,
                decode = static_cast<double>(r.tokens.size()) / r.decode_seconds;
-  if (o.json)
-    print_json({{"text", text},
-                {"tokens", r.tokens},
-                {"why", r.why},
-                {"prompt_tokens", prompt_tokens},
-                {"prefill_tokens_per_second", prefill},
-                {"decode_tokens_per_second", decode},
-                {"draft", draft_json(r)}});
-  else
+  if (o.json) {
+    Json j{{"text", text},
+           {"tokens", r.tokens},
+           {"why", r.why},
+           {"prompt_tokens", prompt_tokens},
+           {"prefill_tokens_per_second", prefill},
+           {"decode_tokens_per_second", decode}};
+    if (o.draft) j["draft"] = draft_json(r);
+    print_json(j);
+  } else {
     say("\n");
+  }
   if (o.stats)
     tell("{} prompt tokens at {:.0f}/s, {} new tokens at {:.0f}/s, ended by {}\n", prompt_tokens, prefill,
          r.tokens.size(), decode, r.why);
   if (o.draft && (o.verbose || o.stats)) tell("[{}]\n", draft_text(r));
 }
 
-int run(const Options& o) {
-  if (Status s = check_options(o); !s) return wrong_use(s.error());
+int run(const Options& o, bool prompt_given) {
+  if (Status s = check_options(o, prompt_given); !s) return wrong_use(s.error());
+  if (Status s = check_model_folder("--model", o.model); !s) return fail(s.error());
   std::vector<int32_t> ids;
   if (!o.tokens.empty()) {
     Result<std::vector<int32_t>> given = parse_ids(o.tokens, "--tokens");
@@ -164,7 +189,8 @@ int run(const Options& o) {
   if (!started) return fail(started.error());
   ThreadPool& pool = *started;
   Context context(pool, *activations);
-  const Result<TextModel> loaded = TextModel::load(o.model, *format, Par(pool));
+  const Result<TextModel> loaded =
+      TextModel::load(o.model, *format, Par(pool), built_in_mixers(), loading_bar(o.model));
   if (!loaded) return fail(loaded.error());
   tell_not_quantised(loaded->model->params(), *format);
   Result<SamplerOptions> sampler = o.sampling.resolve(loaded->generation);
@@ -177,15 +203,19 @@ int run(const Options& o) {
   if (!o.ignore_eos) g.end_tokens = loaded->generation.eos;
   const Result<std::vector<int32_t>> prompt = prompt_tokens(o, *loaded, std::move(ids), *text);
   if (!prompt) return fail(prompt.error());
-  Session session(*loaded->model, context);
-  if (Status s = use_states(o, *loaded->model, *prompt, session, g); !s) return fail(s.error());
-  if (!o.json) print_now(*text);
   g.cancelled = interrupted;
   catch_interrupts();
-  std::string added;
-  const Result<Generated> r = stream(o, loaded->tokenizer, session, *prompt, g, added);
-  if (!r) return fail(r.error());
-  print_result(o, added, prompt->size(), *r);
+  for (int64_t n = 0; n < o.samples && !interrupted(); ++n, ++g.sampler.seed) {
+    Session session(*loaded->model, context);
+    if (Status s = use_states(o, *loaded->model, *prompt, session, g); !s) return fail(s.error());
+    if (o.samples > 1 && !o.json)
+      say("{}---- {} of {}, --seed {}\n", n ? "\n" : "", n + 1, o.samples, g.sampler.seed);
+    if (!o.json) print_now(*text);
+    std::string added;
+    const Result<Generated> r = stream(o, loaded->tokenizer, session, *prompt, g, added);
+    if (!r) return fail(r.error());
+    print_result(o, added, prompt->size(), *r);
+  }
   return kOk;
 }
 
@@ -195,7 +225,7 @@ std::function<int()> define_generate(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
   o->visit(add);
-  return [o] { return run(*o); };
+  return [o, &app] { return run(*o, given(app, "--prompt")); };
 }
 
 }  // namespace braid

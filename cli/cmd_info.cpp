@@ -21,16 +21,16 @@ struct Options {
   WeightFlags weights;
   template <class V>
   void visit(V& v) {
-    v("--model", model, "model folder");
-    v("--arch", arch, "architecture instead of a folder; nothing is allocated");
-    v("--size", size, "its size");
-    v("--config", config, "a config.json instead");
+    v("--model,-m", model, "model folder");
+    v("--arch", arch, "architecture instead of a folder; no memory is allocated for weights");
+    v("--size", size, "size of --arch");
+    v("--config", config, "config.json instead of a folder");
     v("--set", set, "change one value of the config; may be repeated");
     v("--vocab", vocab, "vocabulary of --arch", Bounds<int64_t>{1, 1 << 24});
     weights.visit(v);
     v("--length", length, "sequence length for flops and state", Bounds<int64_t>{1, 1'000'000'000});
     v("--tensors", tensors, "list every parameter");
-    v("--verbose", verbose, "also keys of config.json and tensors that have no effect");
+    v("--verbose", verbose, "also list keys of config.json and tensors without effect");
     v("--json", json, "one JSON object");
   }
 };
@@ -69,8 +69,8 @@ std::vector<LeftOut> left_out(const std::string& dir) {
 }
 
 const char* how_kept(std::string_view format) {
-  return format == "q8"           ? " (a byte each, a bf16 scale per 32 numbers of a row)"
-         : format == "q4"         ? " (4 bits each, a bf16 scale per 32 numbers of a row)"
+  return format == "q8"           ? " (8 bits each, a bf16 scale per 32 elements of a row)"
+         : format == "q4"         ? " (4 bits each, a bf16 scale per 32 elements of a row)"
          : format == "f32 always" ? " (norms, gates, convolutions, decays, routers)"
                                   : "";
 }
@@ -92,20 +92,24 @@ std::map<std::string, Kept> kept_formats(const ParamSet& params) {
 
 int run(const Options& o) {
   if ((o.model.empty() ? 0 : 1) + (o.arch.empty() ? 0 : 1) + (o.config.empty() ? 0 : 1) != 1)
-    return wrong_use({"info: give one of --model, --arch and --config"});
+    return wrong_use({"--model, --arch, --config: one of them must be given",
+                      "give a model folder, an architecture or a config.json"});
+  if (!o.model.empty())
+    if (Status s = check_model_folder("--model", o.model); !s) return fail(s.error());
   std::vector<std::string> ignored;
   const Result<ModelConfig> config = config_of(o, ignored);
   if (!config) return fail(config.error());
   const Result<std::optional<WeightFormat>> format = o.weights.resolve();
   if (!format) return wrong_use(format.error());
   if (*format && o.model.empty())
-    return wrong_use({"info: --dtype and --quant are for --model", "leave them out"});
+    return wrong_use(
+        {"--dtype, --quant: are given without --model", "leave them out, or give a model folder"});
   std::optional<Tokenizer> tokenizer;
   std::map<std::string, Kept> kept;
   if (!o.model.empty()) {
     ThreadPool pool(cpu_count(), kernel_choice());
-    const Result<std::unique_ptr<Model>> m =
-        Model::load_stored(o.model, *format, Par(pool));  // they must fit, too
+    const Result<std::unique_ptr<Model>> m = Model::load_stored(
+        o.model, *format, Par(pool), built_in_mixers(), loading_bar(o.model));  // they must fit, too
     if (!m) return fail(m.error());
     kept = kept_formats((*m)->params());
     Result<std::optional<Tokenizer>> loaded = load_tokenizer(o.model, config->vocab_size);
@@ -155,13 +159,16 @@ int run(const Options& o) {
     say("  {:<12} {:>10}  {:5.1f} %\n", name, n,
         100.0 * static_cast<double>(n) / static_cast<double>(model->params().count()));
   for (const auto& [name, k] : kept)
-    say("weights as {}: {} tensors, {} numbers, {:.1f} MB, {:.2f} bits each{}\n", name, k.tensors, k.numbers,
-        1e-6 * static_cast<double>(k.bytes),
+    say("weights as {}: {} tensors, {} elements, {}, {:.2f} bits each{}\n", name, k.tensors, k.numbers,
+        human_bytes(static_cast<double>(k.bytes)),
         8 * static_cast<double>(k.bytes) / static_cast<double>(std::max<size_t>(1, k.numbers)),
         how_kept(name));
   say("at length {}: {:.4g} flops per token forward, {:.4g} training\n"
-      "state {} bytes: {:.4g} x layers x width in matrices, keys and values, and {} bytes of last inputs\n",
-      o.length, forward, 3 * forward, state_bytes, unit, state.tails * sizeof(float));
+      "state {} bytes: {} in matrices, keys and values ({:.4g} per layer and channel, {} layers of width "
+      "{}), {} in "
+      "convolution tails\n",
+      o.length, forward, 3 * forward, state_bytes, state.memory * sizeof(float), unit * sizeof(float),
+      config->n_layers, config->d_model, state.tails * sizeof(float));
   if (o.tensors)
     for (const Param& p : model->params().all())
       say("  {:<40} {}{}\n", p.name, p.shape.text(), p.decay ? "" : "  no weight decay");

@@ -19,14 +19,14 @@ struct Options {
   InferenceFlags weights{"f32"};
   template <class V>
   void visit(V& v) {
-    v("--model", model, "model folder (a run folder is one)");
+    v("--model,-m", model, "model folder (a run folder is one)");
     v("--tokens", tokens, "token ids, e.g. 1,2,3");
     v("--text", text, "text instead of ids, read by the model's tokenizer");
     v("--split", split,
       "feed the sequence in pieces of these lengths, e.g. 5,1,9; the rest follows as one piece");
     v("--out", out, "safetensors file to write: 'logits' [tokens, vocab] and 'tokens'");
-    v("--load-state", load_state, "go on from a state that --save-state wrote");
-    v("--save-state", save_state, "file for what the model remembers after the last token");
+    v("--load-state", load_state, "state file of --save-state to continue from");
+    v("--save-state", save_state, "file for the state after the last token");
     weights.visit(v);
     v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "print a summary as one JSON line");
@@ -34,10 +34,14 @@ struct Options {
 };
 
 int run(const Options& o) {
-  if (o.model.empty()) return wrong_use({"logits: --model is missing", "give a model folder"});
-  if (o.tokens.empty() == o.text.empty()) return wrong_use({"logits: give one of --tokens and --text"});
+  if (o.model.empty()) return wrong_use({"--model: is missing", "give a model folder"});
+  if (o.tokens.empty() == o.text.empty())
+    return wrong_use(
+        {o.text.empty() ? "--tokens, --text: are missing" : "--tokens, --text: exclude each other",
+         "give one of them"});
   if (o.out.empty())
-    return wrong_use({"logits: --out is missing", "give a file name, e.g. --out logits.safetensors"});
+    return wrong_use({"--out: is missing", "give a file name, e.g. --out logits.safetensors"});
+  if (Status s = check_model_folder("--model", o.model); !s) return fail(s.error());
   const NamedPath model_folder{"--model", o.model};
   if (Status s = check_output({"--out", o.out}, {model_folder, {"--load-state", o.load_state}}); !s)
     return wrong_use(s.error());
@@ -63,28 +67,33 @@ int run(const Options& o) {
   if (!started) return fail(started.error());
   ThreadPool& pool = *started;
   Context context(pool, *activations);
-  Result<std::unique_ptr<Model>> model = Model::load_stored(o.model, *format, Par(pool));
+  Result<std::unique_ptr<Model>> model =
+      Model::load_stored(o.model, *format, Par(pool), built_in_mixers(), loading_bar(o.model));
   if (!model) return fail(model.error());
   tell_not_quantised((*model)->params(), *format);
   const int64_t vocab = (*model)->config().vocab_size;
   if (!o.text.empty()) {
     Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(o.model, vocab);
     if (!tokenizer) return fail(tokenizer.error());
-    if (!*tokenizer) return fail({o.model + ": has no tokenizer, so it does not read text", "give --tokens"});
+    if (!*tokenizer) return fail({o.model + ": has no tokenizer", "give token ids: --tokens 1,2,3"});
     Result<std::vector<int32_t>> encoded = (*tokenizer)->encode(o.text);
     if (!encoded) return fail(encoded.error());
     ids = *std::move(encoded);
-    if (ids.empty()) return fail({"--text gives no token"});
+    if (ids.empty()) return fail({"--text: gives no token", "give another text"});
   }
   for (const int32_t id : ids)
-    if (id >= vocab) return fail({fmt::format("token {} is outside the vocabulary of {}", id, vocab)});
+    if (id >= vocab)
+      return fail({fmt::format("{}: token {} is outside of the vocabulary",
+                               o.tokens.empty() ? o.model : "--tokens", id),
+                   fmt::format("give ids from 0 to {}", vocab - 1)});
   size_t sum = 0;
   for (const int32_t p : pieces) {
-    if (p == 0) return wrong_use({"--split: a piece of length 0"});
+    if (p == 0) return wrong_use({"--split: has a piece of length 0", "give lengths from 1"});
     sum += p;
   }
   if (sum > ids.size())
-    return wrong_use({fmt::format("--split adds up to {}, but there are {} tokens", sum, ids.size())});
+    return wrong_use({fmt::format("--split: adds up to {}, more than the {} tokens", sum, ids.size()),
+                      "give shorter pieces"});
   if (sum < ids.size()) pieces.push_back(static_cast<int32_t>(ids.size() - sum));
 
   Session session(**model, context);

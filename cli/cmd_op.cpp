@@ -26,7 +26,7 @@ int run(const Options& o) {
   std::vector<Problem> problems;
   if (o.in.empty()) problems.push_back({"--in", "is missing", "name a safetensors file"});
   if (o.out.empty()) problems.push_back({"--out", "is missing", "name the safetensors file to write"});
-  if (!problems.empty()) return wrong_use(to_error("op: these options cannot be used", problems));
+  if (!problems.empty()) return wrong_use(wrong_options(problems));
   if (Status s = check_output({"--out", o.out}, {{"--in", o.in}}); !s) return wrong_use(s.error());
   Result<OpCall> call =
       OpCall::make(*op, {.settings = o.set, .form = o.form, .backward = o.backward, .dashes = "--"});
@@ -72,11 +72,12 @@ std::string op_details() {
 std::function<int()> define_op(CLI::App& app) {
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add("name", o->name, "the op; without one, the ops are listed");
-  add("--in", o->in, "safetensors file with the op's inputs by name");
+  add("name", o->name, "op to run; none: list the ops");
+  add("--in", o->in,
+      "safetensors file with the op's inputs by name; with --backward also the cotangents, e.g. do");
   add("--out", o->out, "safetensors file to write: outputs, final state, gradients");
-  add("--form", o->form, "how it is computed, e.g. step: token by token; else the op's first form");
-  add("--backward", o->backward, "also the gradients");
+  add("--form", o->form, "form of the algorithm, e.g. step: token by token; default: the op's first");
+  add("--backward", o->backward, "compute gradients, too");
   add.several("--set", o->set, "a setting of the op, e.g. scale=0.5; may be repeated or take several");
   add("--threads", o->threads, "threads; 0 = all cores", kThreads);
   add("--json", o->json, "print a summary as one JSON line");

@@ -86,16 +86,18 @@ int run(Options o) {
     return wrong_use(
         {"tasks: there is no action '" + o.action + "'", suggest(o.action, {"list", "show", "time"})});
   if (o.name.empty())
-    return wrong_use({"tasks " + o.action + ": which one?", "e.g. braid tasks " + o.action + " parity"});
+    return wrong_use({fmt::format("tasks {}: the task is missing", o.action),
+                      fmt::format("give a name of `{} tasks`, e.g. parity", program_name())});
   if (o.split != "train" && o.split != "test")
-    return wrong_use({"tasks: --split is '" + o.split + "'", "use train or test"});
+    return wrong_use({"--split: is '" + o.split + "'", "use train or test"});
   if (o.count == 0) o.count = o.action == "show" ? 3 : 1024;
   Result<std::unique_ptr<Task>> task = make_task(o.name, o.set);
   if (!task) return fail(task.error());
   const TaskSource source(std::move(*task), {.seed = static_cast<uint64_t>(o.seed),
                                              .validation_size = static_cast<size_t>(o.count)});
   if (o.action == "time" && static_cast<double>(o.count) * static_cast<double>(source.max_length()) >= 4e9)
-    return wrong_use({"tasks time: a batch must stay below 4e9 tokens", "use a smaller --count"});
+    return wrong_use(
+        {fmt::format("--count: {} samples can have 4e9 tokens or more", o.count), "use a smaller --count"});
   return o.action == "show" ? show(o, source) : time(o, source);
 }
 
@@ -106,11 +108,11 @@ std::function<int()> define_tasks(CLI::App& app) {
   OptionAdder add(app);
   add("action", o->action, "list; show NAME: samples; time NAME: how long a batch of training samples takes");
   add("name", o->name, "the task");
-  add("--count", o->count, "samples to show (3 if not given) or to time (1024); 0 = as usual",
+  add("--count", o->count, "samples to show or to time; 0 = 3 to show, 1024 to time",
       Bounds<int64_t>{0, 1'000'000});
   add("--split", o->split, "which samples to show: train, or test for held-out ones");
   add("--set", o->set, "change one setting of the task, e.g. train_max=80; may be repeated");
-  add("--seed", o->seed, "of the samples", kFromZero);
+  add("--seed", o->seed, "random seed of the samples", kFromZero);
   add("--json", o->json, "one JSON line each");
   return [o] { return run(*o); };
 }

@@ -7,7 +7,9 @@
 #include "base/progress.h"
 #include "cli/cli.h"
 #include "io/file.h"
+#include "infer/text_model.h"
 #include "io/folder.h"
+#include "model/config.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/train.h"
 
@@ -31,7 +33,7 @@ struct TokenizerTrainOptions {
     v("--out", out, "tokenizer.json to write");
     v("--pattern", pattern, "regular expression that cuts the text into words; else GPT-2's");
     v("--special", special, "a special token, e.g. <|endoftext|>; may be repeated");
-    v("--min-count", min_count, "pairs that occur more rarely are not merged", Bounds<int64_t>{.low = 1});
+    v("--min-count", min_count, "least frequency of a pair to merge", Bounds<int64_t>{.low = 1});
     v("--quiet", quiet, "no progress");
     v("--json", json, "print a summary as one JSON line");
   }
@@ -40,11 +42,10 @@ struct TokenizerTrainOptions {
 int run_train(const TokenizerTrainOptions& o) {
   if (o.action != "train")
     return wrong_use(
-        {o.action.empty() ? "tokenizer: what to do is missing" : "tokenizer: there is no '" + o.action + "'",
-         "use: braid tokenizer train --text FILE --vocab N --out tokenizer.json"});
-  if (o.text.empty()) return wrong_use({"tokenizer train: --text is missing", "give a text file"});
-  if (o.out.empty())
-    return wrong_use({"tokenizer train: --out is missing", "give the tokenizer.json to write"});
+        {o.action.empty() ? "tokenizer: the action is missing" : "tokenizer: action is '" + o.action + "'",
+         fmt::format("use: {} tokenizer train --text FILE --vocab N --out tokenizer.json", program_name())});
+  if (o.text.empty()) return wrong_use({"--text: is missing", "give a text file"});
+  if (o.out.empty()) return wrong_use({"--out: is missing", "give the tokenizer.json to write"});
   if (Status s = check_output({"--out", o.out}, {{"--text", o.text}}); !s) return wrong_use(s.error());
   const Result<std::string> text = read_input(o.text);
   if (!text) return fail(text.error());
@@ -60,7 +61,10 @@ int run_train(const TokenizerTrainOptions& o) {
   };
   const Result<TrainedBpe> trained = train_bpe(*text, training);
   bar.reset();
-  if (!trained) return fail({fmt::format("{}: {}", o.text, trained.error().what), trained.error().fix});
+  if (!trained)
+    return fail({trained.error().what.starts_with("--") ? trained.error().what
+                                                        : fmt::format("{}: {}", o.text, trained.error().what),
+                 trained.error().fix});
   if (const Result<Tokenizer> check = Tokenizer::parse(trained->json, o.out); !check)
     return fail(check.error());
   if (Status s = write_atomic(o.out, trained->json); !s) return fail(s.error());
@@ -84,7 +88,7 @@ struct TokenizeOptions {
   bool ids = false, json = false, count = false, special = false, lines = false;
   template <class V>
   void visit(V& v) {
-    v("--model", model,
+    v("--model,-m", model,
       "folder or file of a tokenizer (tokenizer.json, vocab.json, tokenizer.model, *.bin); bytes: one token "
       "per byte");
     v("--text", text, "the text itself");
@@ -96,8 +100,8 @@ struct TokenizeOptions {
       "print ids, the text they decode to and the CPU time as one JSON line; with --count: without ids and "
       "text");
     v("--special", special,
-      "names of special tokens in the text are these tokens, and the file's own (BOS ...) are put around it");
-    v("--lines", lines, "the input is lines with a JSON string each, and so many results");
+      "read names of special tokens in the text as these tokens, and add the tokenizer's own (BOS ...)");
+    v("--lines", lines, "the input is one JSON string per line; one result per line");
   }
 };
 
@@ -135,16 +139,29 @@ int show(const Tokenizer& tokenizer, const TokenizeOptions& o, std::string_view 
   return kOk;
 }
 
+// "bytes", a file, or a folder; a model folder without a tokenizer may be a model of bytes.
+Result<Tokenizer> tokenizer_of(const std::string& path) {
+  if (path == "bytes") return Tokenizer::bytes();
+  if (!path_exists(path))
+    return Error{"--model " + path + ": does not exist", "give a model folder or a tokenizer file"};
+  if (path_exists(path + "/config.json"))
+    if (const Result<ModelConfig> config = load_config(path + "/config.json"); config) {
+      Result<std::optional<Tokenizer>> own = load_tokenizer(path, config->vocab_size);
+      if (!own) return own.error();
+      if (*own) return *std::move(*own);
+    }
+  return Tokenizer::load(path);
+}
+
 int run_tokenize(const TokenizeOptions& o, bool text_given, bool decode_given) {
-  if (o.model.empty())
-    return wrong_use({"tokenize: --model is missing", "give a model folder or a tokenizer file"});
+  if (o.model.empty()) return wrong_use({"--model: is missing", "give a model folder or a tokenizer file"});
   if (int{text_given} + int{!o.file.empty()} + int{decode_given} > 1)
-    return wrong_use({"tokenize: give one of --text, --file and --decode"});
+    return wrong_use({"--text, --file, --decode: exclude each other", "give one of them"});
   if (int{o.ids} + int{o.count || o.json} > 1)
-    return wrong_use({"tokenize: give one of --ids, --count and --json"});
+    return wrong_use({"--ids, --count, --json: exclude each other", "give one of them"});
   if (decode_given && (o.lines || o.ids || o.count))
-    return wrong_use({"tokenize: --decode goes with --json and --special alone"});
-  const Result<Tokenizer> tokenizer = o.model == "bytes" ? Tokenizer::bytes() : Tokenizer::load(o.model);
+    return wrong_use({"--decode: excludes --lines, --ids and --count", "leave them out"});
+  const Result<Tokenizer> tokenizer = tokenizer_of(o.model);
   if (!tokenizer) return fail(tokenizer.error());
   if (decode_given) {
     const Result<std::vector<int32_t>> ids = parse_ids(o.decode, "--decode");

@@ -21,19 +21,20 @@ Result<TrainOptions> resumed_options(const TrainOptions& o, const CLI::App& app)
   const Result<Json> record = load_run_record(o.run);
   if (!record) {
     return Error{
-        "cannot resume: " + record.error().what,
-        path_exists(file) ? record.error().fix : "is --run right? Without --resume a new run is started"};
+        fmt::format("--run {}: cannot resume: {}", o.run, record.error().what),
+        path_exists(file) ? record.error().fix : "check --run, or leave out --resume to start a new run"};
   }
   const Result<TrainOptions> started = options_from_json((*record)["options"], file);
-  if (!started) return Error{"cannot resume: " + started.error().what, started.error().fix};
+  if (!started)
+    return Error{fmt::format("--run {}: cannot resume: {}", o.run, started.error().what),
+                 started.error().fix};
   Json options = options_json(*started);
   const Json typed = options_json(o);
   for (const auto& [name, value] : typed.items())
     if (name == "run" || name == "resume" || given(app, ("--" + name).c_str())) options[name] = value;
   Result<TrainOptions> all = options_from_json(options, file);
   if (!all) return all;
-  if (const std::vector<Problem> p = changed_on_the_way(*all, *started); !p.empty())
-    return to_error("cannot resume", p);
+  if (const std::vector<Problem> p = changed_on_the_way(*all, *started); !p.empty()) return wrong_options(p);
   return all;
 }
 
@@ -93,8 +94,8 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
   if (!r) return fail(r.error());
   if (Status s = run_page(o.run).save(o.run + "/report.html"); !s) return fail(s.error());
   if (r->interrupted()) {
-    tell("interrupted at step {} of {}; saved. Go on with: braid train --run {} --resume\n",
-         r->progression.step, total_steps(o), o.run);
+    tell("interrupted at step {} of {}; saved. Go on with: {} train --run {} --resume\n", r->progression.step,
+         total_steps(o), program_name(), o.run);
     return kFailed;
   }
   const Outcome& end = r->evaluation.outcome;
@@ -106,6 +107,15 @@ int run(TrainOptions o, bool json, bool quiet, const CLI::App& app) {
                 {"eval_accuracy", end.accuracy()},
                 {"seconds", r->seconds},
                 {"run", o.run}});
+  else if (r->first_step == r->progression.step)
+    say("{}: all {} steps are done, nothing was trained (more: --steps): held-out loss {:.4f}, accuracy "
+        "{:.2f} %\n",
+        o.run, r->progression.step, end.loss, 100 * end.accuracy());
+  else if (r->first_step > 0)
+    say("trained {} more steps, to {}, in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model and "
+        "report.html in {}\n",
+        r->progression.step - r->first_step, r->progression.step, human_time(r->seconds), stop_text(r->stop),
+        end.loss, 100 * end.accuracy(), o.run);
   else
     say("trained {} steps in {} ({}): held-out loss {:.4f}, accuracy {:.2f} %. Model and report.html in {}\n",
         r->progression.step, human_time(r->seconds), stop_text(r->stop), end.loss, 100 * end.accuracy(),

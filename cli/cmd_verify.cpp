@@ -20,11 +20,14 @@ namespace {
 
 class Table {
  public:
-  explicit Table(bool json) : json_(json) {}
+  // width: of the first column; parts: kernels and models to check.
+  Table(bool json, size_t width, size_t parts) : json_(json), width_(width), bar_("verify", parts, 0, json) {}
+  void part_done() { bar_.update(++parts_done_); }
   void row(const std::string& what, const std::string& how, size_t checks, size_t wrong, double worst,
            const std::string& detail) {
     if (wrong && failed_ == 0) first_ = what + ", " + how;
     failed_ += wrong, checks_ += checks;
+    bar_.clear();
     if (json_)
       print_json({{"what", what},
                   {"how", how},
@@ -33,8 +36,10 @@ class Table {
                   {"worst_rms", worst},
                   {"detail", detail}});
     else
-      say("{:<18} {:<34} {:>5} checks  {}  {}\n", what, how, checks,
-          wrong ? "WRONG" : fmt::format("ok, worst rms {:.1e}", worst), detail);
+      say("{:<{}}  {:<44} {:>5}  {}{}{}\n", what, width_, how, counted(checks, "check"),
+          wrong ? red(STDOUT_FILENO, "WRONG") : fmt::format("ok, worst rms {:.1e}", worst),
+          detail.empty() ? "" : "  ", detail);
+    flush_output();
   }
   size_t failed() const { return failed_; }
   size_t checks() const { return checks_; }
@@ -42,7 +47,9 @@ class Table {
 
  private:
   bool json_;
-  size_t failed_ = 0, checks_ = 0;
+  size_t width_;
+  Progress bar_;
+  size_t failed_ = 0, checks_ = 0, parts_done_ = 0;
   std::string first_;
 };
 
@@ -61,6 +68,7 @@ void verify_ops(Table& table) {
       table.row(std::string(op.name), std::string(name) + " = reference in double", rows.size(), wrong, worst,
                 detail);
     });
+    table.part_done();
   }
 }
 
@@ -93,19 +101,22 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
     return Status{};
   };
   const double start = seconds_now();
-  Table table(json);
+  const size_t models = dir.empty() && arch.empty() ? all_presets().size() : 1,
+               kernels = dir.empty() && arch.empty() ? all_ops().size() : 0;
+  Table table(json, dir.empty() ? 18 : dir.size(), kernels + models);
   if (!json)
     say("{}: {}, using {}\n", cpu_model(), isa_name(detected_isa()), isa_name(kernel_choice().isa()));
   if (!dir.empty()) {
-    Result<std::unique_ptr<Model>> model = Model::load(dir);
+    if (Status s = check_model_folder("--model", dir); !s) return fail(s.error());
+    Result<std::unique_ptr<Model>> model = Model::load(dir, built_in_mixers(), loading_bar(dir));
     if (!model) return fail(model.error());
     if (Status s = verify(table, **model, dir); !s) return fail(s.error());
   } else {
     if (!arch.empty() && !find_preset(arch))
-      return wrong_use({"verify: there is no architecture '" + arch + "'", suggest(arch, preset_names())});
+      return wrong_use({"--arch " + arch + ": is not an architecture", suggest(arch, preset_names())});
     if (arch.empty() && size != "tiny")
       return wrong_use(
-          {"verify: --size needs --arch", "without --arch every kernel and every tiny model is checked"});
+          {"--size: is given without --arch", "give --arch, or leave out --size to check every tiny model"});
     if (arch.empty()) verify_ops(table);
     for (const Preset& p : all_presets()) {
       if (!arch.empty() && p.name != arch) continue;
@@ -116,6 +127,7 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
       std::unique_ptr<Model> model = Model::create(*config);
       model->init(1);
       if (Status s = verify(table, *model, std::string(p.name)); !s) return fail(s.error());
+      table.part_done();
     }
   }
   if (!json)
@@ -123,8 +135,8 @@ int run(const std::string& dir, std::string arch, const std::string& size, bool 
   if (table.failed() == 0) return kOk;
   return fail({fmt::format("verify: {} of {} checks are wrong, first: {}", table.failed(), table.checks(),
                            table.first()),
-               dir.empty() ? "please report it, with the lines above and what `braid kernels` prints"
-                           : "fetch or write the weights again; `braid verify` alone checks this machine"});
+               dir.empty() ? "report it with the lines above and the output of `braid kernels`"
+                           : "fetch or write the weights again; check this machine with `braid verify`"});
 }
 
 }  // namespace
@@ -137,9 +149,9 @@ std::function<int()> define_verify(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   OptionAdder add(app);
-  add("--model", o->model, "check this model folder only");
-  add("--arch", o->arch, "check a model of this architecture only");
-  add("--size", o->size, "its size");
+  add("--model,-m", o->model, "model folder to check");
+  add("--arch", o->arch, "architecture to check");
+  add("--size", o->size, "size of --arch");
   add("--long", o->long_tokens,
       "instead: read this many tokens, e.g. 131072, in one pass, in pieces and through a state file (--arch "
       "or "

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "cli/archs.h"
 #include "cli/cli.h"
 #include "eval/task.h"
-#include "lab/experiment.h"
+#include "lab/results_page.h"
 #include "model/families/families.h"
 #include "model/model.h"
 #include "tasks/task.h"
@@ -15,29 +14,9 @@
 namespace braid {
 namespace {
 
-constexpr std::string_view kArxiv = "arXiv:";
-
-// The text of a table's cell: every "arXiv:NUMBER" is a link, and no bar ends the cell.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    if (text.substr(at).starts_with(kArxiv)) {
-      size_t end = at + kArxiv.size();
-      while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.'))
-        ++end;
-      if (text[end - 1] == '.') --end;  // of the sentence
-      const std::string_view id = text.substr(at + kArxiv.size(), end - at - kArxiv.size());
-      out += fmt::format("[arXiv:{}](https://arxiv.org/abs/{})", id, id);
-      at = end;
-      continue;
-    }
-    if (text[at] == '|') out += '\\';
-    out += text[at++];
-  }
-  return out;
+std::string code(std::string_view text) {
+  return text.empty() ? std::string() : "`" + markdown_cell(text) + "`";
 }
-
-std::string code(std::string_view text) { return text.empty() ? std::string() : "`" + cell(text) + "`"; }
 
 template <class Texts>
 std::string codes(const Texts& texts) {
@@ -70,9 +49,9 @@ std::string defaults_of(const std::vector<const MixerEntry*>& mixers, size_t fie
     at->second.push_back(m->name);
   }
   std::ranges::stable_sort(values, std::ranges::greater(), [](const auto& v) { return v.second.size(); });
-  std::string text = cell(values[0].first);
+  std::string text = markdown_cell(values[0].first);
   for (size_t i = 1; i < values.size(); ++i)
-    text += fmt::format("; {}: {}", codes(values[i].second), cell(values[i].first));
+    text += fmt::format("; {}: {}", codes(values[i].second), markdown_cell(values[i].first));
   return text;
 }
 
@@ -86,8 +65,8 @@ int print_mixers() {
   std::vector<std::vector<const MixerEntry*>> groups;
   for (const MixerEntry& m : built_in_mixers().all()) {
     const PerLayer size = per_layer(m);
-    say("| `{}` | {} | {} | {} | {} |\n", m.name, cell(m.summary), cell(m.paper), millions(size.parameters),
-        thousands(size.state));
+    say("| `{}` | {} | {} | {} | {} |\n", m.name, markdown_cell(m.summary), markdown_cell(m.paper),
+        millions(size.parameters), thousands(size.state));
     const auto at = std::ranges::find_if(groups, [&](const auto& g) { return same_settings(*g[0], m); });
     if (at == groups.end())
       groups.push_back({&m});
@@ -102,7 +81,7 @@ int print_mixers() {
     print_head({"setting", "default", "meaning"});
     const std::vector<FieldDoc> fields = group[0]->fields();
     for (size_t i = 0; i < fields.size(); ++i)
-      say("| `{}` | {} | {} |\n", fields[i].name, defaults_of(group, i), cell(fields[i].help));
+      say("| `{}` | {} | {} |\n", fields[i].name, defaults_of(group, i), markdown_cell(fields[i].help));
   }
   return kOk;
 }
@@ -111,7 +90,8 @@ int print_mixers() {
 int print_config() {
   const auto table = [](const char* title, const std::vector<FieldDoc>& fields) {
     print_head({title, "default", "meaning"});
-    for (const FieldDoc& f : fields) say("| `{}` | {} | {} |\n", f.name, cell(f.value), cell(f.help));
+    for (const FieldDoc& f : fields)
+      say("| `{}` | {} | {} |\n", f.name, markdown_cell(f.value), markdown_cell(f.help));
   };
   table("field of the model", list_fields(ModelConfig()));
   say("\n");
@@ -124,8 +104,9 @@ int print_mlps() {
   for (const MlpDoc& m : all_mlps()) {
     std::string settings;
     for (const FieldDoc& f : m.fields)
-      settings += fmt::format("{}`{}` ({}): {}", settings.empty() ? "" : "; ", f.name, f.value, cell(f.help));
-    say("| `{}` | {} | {} | {} |\n", m.name, cell(m.summary), cell(m.paper), settings);
+      settings += fmt::format("{}`{}` ({}): {}", settings.empty() ? "" : "; ", f.name, f.value,
+                              markdown_cell(f.help));
+    say("| `{}` | {} | {} | {} |\n", m.name, markdown_cell(m.summary), markdown_cell(m.paper), settings);
   }
   return kOk;
 }
@@ -155,7 +136,8 @@ int print_presets() {
         if (!n) return fail(n.error());
         sizes += fmt::format("{}`{}` ({})", sizes.empty() ? "" : ", ", s.name, billions(*n));
       }
-    say("| `{}` | {} | {} | {} | {} |\n", p.name, pattern_text(p), cell(p.summary), cell(p.paper), sizes);
+    say("| `{}` | {} | {} | {} | {} |\n", p.name, pattern_text(p), markdown_cell(p.summary),
+        markdown_cell(p.paper), sizes);
   }
   say("\n");
   print_head(
@@ -174,7 +156,7 @@ int print_families() {
   print_head({"`model_type`", "also reads", "class", "model", "paper"});
   for (const Family& f : all_families())
     say("| `{}` | {} | `{}` | {} | {} |\n", f.model_type, codes(f.also_reads), f.architecture,
-        cell(f.summary), cell(f.paper));
+        markdown_cell(f.summary), markdown_cell(f.paper));
   return kOk;
 }
 
@@ -190,9 +172,10 @@ int print_tasks() {
               "headline metric"});
   for (const TaskEntry& e : all_tasks()) {
     const std::unique_ptr<Task> task = *make_task(e.name);
-    say("| [`{}`](#{}) | {} | {} | {} | {} | {} | {:.3g} % | {} |\n", e.name, e.name, cell(e.description),
-        cell(e.paper), task->vocab_size(), token_range(*task, Split::kTrain),
-        token_range(*task, Split::kTest), 100 * task->chance(), cell(task->headline()));
+    say("| [`{}`](#{}) | {} | {} | {} | {} | {} | {:.3g} % | {} |\n", e.name, e.name,
+        markdown_cell(e.description), markdown_cell(e.paper), task->vocab_size(),
+        token_range(*task, Split::kTrain), token_range(*task, Split::kTest), 100 * task->chance(),
+        markdown_cell(task->headline()));
   }
   return kOk;
 }
@@ -203,7 +186,7 @@ int print_settings() {
     const std::unique_ptr<Task> task = *make_task(e.name);
     for (const Setting& setting : task->settings())
       say("| {} | `{}` | {} | {} | {} |\n", e.name, setting.name, value_text(setting),
-          cell(range_text(setting)), cell(setting.help));
+          markdown_cell(range_text(setting)), markdown_cell(setting.help));
   }
   return kOk;
 }
@@ -220,7 +203,7 @@ std::string table_size(const std::vector<Trial>& trials) {
 
 int print_experiments() {
   print_head({"experiment", "paper", "what is trained or computed", "rows x columns",
-              "runs: `--quick` / default / `--paper`"});
+              "runs: `--quick` / default / `--paper`", "`--quick`, minutes"});
   for (const Experiment& e : all_experiments()) {
     std::string size = "-", runs = "none (computation)";
     if (e.trials) {
@@ -229,8 +212,8 @@ int print_experiments() {
       runs = fmt::format("{} / {} / {}", e.trials(Effort::kQuick).size(), usual.size(),
                          e.trials(Effort::kPaper).size());
     }
-    say("| [`{}`](../results/{}.md) | {} | {}. {} | {} | {} |\n", e.name, e.name, cell(e.paper),
-        cell(e.title), cell(e.shows), size, runs);
+    say("| [`{}`](../results/{}.md) | {} | {}. {} | {} | {} | {} |\n", e.name, e.name, markdown_cell(e.paper),
+        markdown_cell(e.title), markdown_cell(e.shows), size, runs, quick_minutes(e));
   }
   return kOk;
 }
@@ -255,15 +238,15 @@ int print_benchmarks() {
     for (const TaskMetric& m : t.metrics) metrics.push_back(m.name);
     if (metrics.empty()) metrics.push_back("LENGTH");
     std::vector<std::string> files = is_blimp ? std::vector<std::string>{"blimp/NAME.jsonl"} : t.files;
-    say("| `{}` | {} | {} | {} | {} | {} |\n", is_blimp ? "blimp_NAME" : t.name, cell(t.summary),
-        request_name(t), codes(metrics), codes(files), cell(t.source));
+    say("| `{}` | {} | {} | {} | {} | {} |\n", is_blimp ? "blimp_NAME" : t.name, markdown_cell(t.summary),
+        request_name(t), codes(metrics), codes(files), markdown_cell(t.source));
   }
   say("\n");
   print_head({"group", "contents", "tasks"});
   for (const TaskGroup& g : eval_groups()) {
     const auto n =
         std::ranges::count_if(all_eval_tasks(), [&](const Benchmark& t) { return in_group(t, g.name); });
-    say("| `{}` | {} | {} |\n", g.name, cell(g.summary), n);
+    say("| `{}` | {} | {} |\n", g.name, markdown_cell(g.summary), n);
   }
   return kOk;
 }

@@ -7,7 +7,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <system_error>
+
+#include "base/progress.h"
 
 namespace braid {
 namespace {
@@ -65,7 +68,7 @@ int finish_output(int code) {
   flush_output();
   if (lost == 0) return code;
   note(fmt::format(
-      "braid: cannot write to standard output: {}\n  -> results may be incomplete: free some space, "
+      "braid: standard output: cannot be written: {}\n  -> results may be incomplete: free some space, "
       "or write elsewhere\n",
       std::generic_category().message(lost)));
   return code == 0 ? 1 : code;
@@ -75,6 +78,21 @@ void note(std::string_view text) {
   const std::string s = readable(text);
   (void)std::fwrite(s.data(), 1, s.size(), stderr);
 }
+
+std::string red(int fd, std::string_view text) {
+  const char* off = std::getenv("NO_COLOR");
+  if (!is_terminal(fd) || (off && *off)) return std::string(text);
+  return fmt::format("\033[1;31m{}\033[0m", text);
+}
+
+std::string human_bytes(double bytes) {
+  constexpr std::pair<double, const char*> kUnits[] = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}};
+  for (const auto& [unit, name] : kUnits)
+    if (bytes >= unit) return fmt::format("{:.1f} {}", bytes / unit, name);
+  return fmt::format("{:.0f} bytes", bytes);
+}
+
+std::string counted(size_t n, const char* one) { return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s"); }
 
 std::string readable(std::string_view text) {
   constexpr size_t kLines = 32;

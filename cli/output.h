@@ -26,6 +26,12 @@ void tell(fmt::format_string<T...> format, T&&... args) {
   note(fmt::format(format, std::forward<T>(args)...));
 }
 
+// Red and bold if `fd` is a terminal and NO_COLOR is not set; the text alone says the same. Not for note(),
+// which escapes control characters.
+std::string red(int fd, std::string_view text);
+std::string human_bytes(double bytes);           // "1.2 KB", "34.5 MB", "5.6 GB"
+std::string counted(size_t n, const char* one);  // "1 thread", "2 threads"
+
 // Names and values come from files and command lines: control characters are escaped, long lines cut in the
 // middle, and of many lines the first are left.
 std::string readable(std::string_view text);

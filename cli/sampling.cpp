@@ -30,8 +30,7 @@ Result<SamplerOptions> SamplingFlags::resolve(const GenerationConfig& model) con
     o.filters = *std::move(filters);
   }
   if (greedy) o.temperature = 0, o.filters = {Filter::kPenalties, Filter::kTemperature};
-  if (const std::vector<Problem> problems = validate(o); !problems.empty())
-    return to_error("these options cannot be used", problems);
+  if (const std::vector<Problem> problems = validate(o); !problems.empty()) return wrong_options(problems);
   return o;
 }
 

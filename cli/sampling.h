@@ -23,35 +23,38 @@ struct SamplingFlags {
   template <class V>
   void visit(V& v) {
     v("--temperature,--temp", temperature,
-      "0 takes the likeliest token; higher is more varied (else the model's, else 0.8)",
-      Bounds<double>{0, 1e30});
-    v("--top-k", top_k, "only the k likeliest tokens; 0 = all (else the model's, else 40)", kFromZero);
+      "temperature; 0 = the likeliest token (default: the model's, else 0.8)", Bounds<double>{0, 1e30});
+    v("--top-k", top_k, "keep the k likeliest tokens; 0 = all (default: the model's, else 40)", kFromZero);
     v("--top-p", top_p,
-      "only the likeliest tokens that together reach p; 1 = all (else the model's, else 0.95)",
+      "keep the likeliest tokens of total probability p; 1 = all (default: the model's, else 0.95)",
       Bounds<double>{0, 1, true});
     v("--min-p", min_p,
-      "only tokens at least min-p times as likely as the likeliest; 0 = all (else the model's, else 0.05)",
+      "keep tokens at least min-p times as likely as the likeliest; 0 = all (default: the model's, else "
+      "0.05)",
       Bounds<double>{0, 1});
     v("--typical-p,--typical", typical_p,
-      "only tokens about as surprising as is usual here, together p; 1 = all", Bounds<double>{0, 1, true});
+      "locally typical sampling: keep tokens of total probability p whose surprise is nearest to the "
+      "entropy; 1 = all",
+      Bounds<double>{0, 1, true});
     v("--top-n-sigma", top_n_sigma,
-      "only logits within this many standard deviations of the largest; 0 = all", Bounds<double>{0, 1e30});
-    v("--xtc-probability", xtc_probability, "how often the likeliest tokens are left out; 0 = never",
+      "keep logits within this many standard deviations of the largest; 0 = all", Bounds<double>{0, 1e30});
+    v("--xtc-probability", xtc_probability, "XTC: probability of its use per token; 0 = never",
       Bounds<double>{0, 1});
     v("--xtc-threshold", xtc_threshold,
-      "which are then left out: all from here on but the least likely (0.1)", Bounds<double>{0, 1});
+      "XTC: removes all tokens with at least this probability except the least likely of them (default 0.1)",
+      Bounds<double>{0, 1});
     v("--repetition-penalty,--repeat-penalty", repetition_penalty,
-      "above 1 makes tokens that already occurred less likely", Bounds<double>{0, 1e30, true});
-    v("--presence-penalty", presence_penalty, "taken from the logit of each token that already occurred",
+      "divisor of positive logits of tokens that occurred; 1 = none", Bounds<double>{0, 1e30, true});
+    v("--presence-penalty", presence_penalty, "subtracted from the logit of each token that occurred",
       Bounds<double>{-1e30, 1e30});
-    v("--frequency-penalty", frequency_penalty, "the same for each time it occurred",
+    v("--frequency-penalty", frequency_penalty, "subtracted once per occurrence of the token",
       Bounds<double>{-1e30, 1e30});
-    v("--repeat-last-n", last_n, "how many of the last tokens these three look at; -1 = all (64)",
+    v("--repeat-last-n", last_n, "tokens that the three penalties count; -1 = all (default 64)",
       Bounds<int64_t>{.low = -1});
     v("--samplers", samplers,
-      "the samplers and their order (penalties,top_n_sigma,top_k,typical,top_p,min_p,xtc,temperature)");
-    v("--greedy", greedy, "always the likeliest token");
-    v("--seed", seed, "of the sampler", kFromZero);
+      "samplers in their order (default penalties,top_n_sigma,top_k,typical,top_p,min_p,xtc,temperature)");
+    v("--greedy", greedy, "take the likeliest token");
+    v("--seed", seed, "random seed of the sampler", kFromZero);
   }
 
   // Errors are the user's.

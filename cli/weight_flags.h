@@ -1,4 +1,4 @@
-// --dtype and --quant: the format in which weights are kept; --activations: how they meet what is computed.
+// --dtype and --quant: the format of weights; --activations: the precision of activations.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,19 +17,20 @@ struct WeightFlags {
   std::string dtype, quant;
   template <class V>
   void visit(V& v) {
-    v("--dtype", dtype, "weights as f32 or bf16; else as they are stored");
+    v("--dtype", dtype, "weight format: f32 or bf16; default: as stored");
     v("--quant", quant,
-      "weights as q8 or q4: 8 or 4 bits and a scale for each 32 numbers; gates, norms, "
-      "convolutions and decays stay f32");
+      "weight format: q8 or q4, 8 or 4 bits with a scale per 32 elements; gates, norms, convolutions and "
+      "decays "
+      "stay f32");
   }
   // None: as they are stored.
   Result<std::optional<WeightFormat>> resolve() const {
     if (!dtype.empty() && !quant.empty())
-      return Error{"--dtype and --quant are given", "give one: --quant says how numbers are kept"};
+      return Error{"--dtype, --quant: exclude each other", "use --dtype f32 or bf16, or --quant q8 or q4"};
     if (!dtype.empty() && dtype != "f32" && dtype != "bf16")
-      return Error{"--dtype is '" + dtype + "'", "use f32 or bf16"};
+      return Error{"--dtype: is '" + dtype + "'", "use f32 or bf16"};
     if (!quant.empty() && quant != "q8" && quant != "q4")
-      return Error{"--quant is '" + quant + "'", "use q8 or q4"};
+      return Error{"--quant: is '" + quant + "'", "use q8 or q4"};
     return weight_format_from_name(dtype.empty() ? quant : dtype);
   }
 };
@@ -42,13 +43,14 @@ struct InferenceFlags : WeightFlags {
   void visit(V& v) {
     WeightFlags::visit(v);
     v("--activations", activations,
-      "f32, bf16 or auto: how prompts enter products with bf16 weights. bf16 rounds them to 8 bits, as "
-      "transformers and llama.cpp do; about twice as fast where the processor multiplies bf16. auto: bf16 "
-      "there, else f32");
+      "activation precision in prefill with bf16 weights: f32, bf16 or auto. bf16 rounds activations as "
+      "transformers and llama.cpp do; about 2x faster on CPUs with bf16 dot products. auto: bf16 on these "
+      "CPUs, else "
+      "f32");
   }
   Result<Activations> resolve_activations() const {
     const std::optional<Activations> a = activations_from_name(activations);
-    if (!a) return Error{"--activations is '" + activations + "'", "use f32, bf16 or auto"};
+    if (!a) return Error{"--activations: is '" + activations + "'", "use f32, bf16 or auto"};
     return *a;
   }
 };
@@ -62,8 +64,8 @@ inline void tell_not_quantised(const ParamSet& params, std::optional<WeightForma
     ++all, not_fitting += !weight_fits(*wanted, p.cols());
   }
   if (not_fitting)
-    tell("[{} of {} matrices stay as they are: their rows are no multiple of {} numbers]\n", not_fitting, all,
-         kWeightBlock);
+    tell("[{} of {} matrices stay as they are: their rows are no multiple of {} elements]\n", not_fitting,
+         all, kWeightBlock);
 }
 
 }  // namespace braid

@@ -111,7 +111,7 @@ TEST(Convert, EveryVerbReadsTheFamilysFolder) {
 TEST(Convert, WrongUseIsExplained) {
   const Models& m = models();
   expect_error(run_braid({"convert"}), 2, {"--model"});
-  expect_error(run_braid({"convert", "--model", m.ours, "--out", "x"}), 2, {"--to", "hf or braid"});
+  expect_error(run_braid({"convert", "--model", m.ours, "--out", "x"}), 2, {"Braid already", "--to hf"});
   expect_error(run_braid({"convert", "--model", m.ours, "--out", "x", "--to", "gguf"}), 2,
                {"gguf", "hf or braid"});
   expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf"}), 2, {"--out"});
@@ -128,7 +128,7 @@ TEST(Convert, WrongUseIsExplained) {
   expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", m.ours, "--force"}), 1,
                {"itself"});
   expect_error(run_braid({"convert", "--model", "/nonexistent", "--to", "hf", "--check"}), 1,
-               {"/nonexistent/config.json"});
+               {"--model /nonexistent: does not exist"});
   expect_error(run_braid({"convert", "--model", m.ours, "--to", "hf", "--out", m.text + "/x"}), 1, {m.text});
 }
 
@@ -264,7 +264,7 @@ TEST(Convert, Llama2cFilesAreNamed) {
                {"gguf"});
   expect_error(run_braid({"convert", "--from", "llama2c", "--to", "hf", "--model", dir / "x.bin", "--out",
                           dir / "out"}),
-               2, {"gives braid"});
+               2, {"'hf' with --from llama2c", "--to braid"});
 }
 
 TEST(Convert, AFullDiskLeavesNothing) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -83,8 +84,7 @@ constexpr Limit kLimits[] = {
 };
 constexpr std::string_view kAbbreviations[] = {"e.g.", "(e.g.", "i.e.", "(i.e.", "vs.", "cf.", "..", "..."};
 constexpr size_t kLineWidth = 120, kSentenceWords = 40;
-constexpr std::string_view kBlockBegin = "<!-- braid --markdown ", kGenerated = "<!-- braid ",
-                           kCommentEnd = " -->", kBlockEnd = "<!-- end -->";
+constexpr std::string_view kBlockBegin = "<!-- braid ", kCommentEnd = " -->", kBlockEnd = "<!-- end -->";
 
 struct Finding {
   size_t line;
@@ -150,7 +150,7 @@ std::vector<Line> parse(const std::string& text) {
       for (size_t i = out.size(); i > 0 && out[i - 1].kind == Kind::kBlank; --i)
         if (i > 1 && out[i - 2].kind == Kind::kCode) out[i - 1].kind = Kind::kCode;
     out.push_back({l, kind, generated});
-    if (kind == Kind::kComment && words.starts_with(kGenerated)) generated = true;
+    if (kind == Kind::kComment && words.starts_with(kBlockBegin)) generated = true;
   }
   return out;
 }
@@ -320,10 +320,10 @@ size_t counted_lines(const std::string& text, bool tables_count) {
       lines, [&](const Line& l) { return !l.generated && (tables_count || l.kind != Kind::kTable); }));
 }
 
-// A generated block: the output of `braid --markdown topic`.
+// A generated block: the output of `braid WORDS`, run in the root folder.
 struct Block {
   size_t line;
-  std::string topic, text;
+  std::string words, text;
 };
 std::vector<Block> blocks_of(const std::string& page, Findings& wrong) {
   std::vector<Block> all;
@@ -547,7 +547,7 @@ TEST(DocsChecks, FindBlocksAndCountLines) {
   Findings wrong;
   const std::vector<Block> blocks = blocks_of(page, wrong);
   ASSERT_EQ(blocks.size(), 1u);
-  EXPECT_EQ(blocks[0].topic, "tasks");
+  EXPECT_EQ(blocks[0].words, "--markdown tasks");
   EXPECT_EQ(blocks[0].text, "\n| a |\n\n");
   EXPECT_TRUE(wrong.empty());
   EXPECT_EQ(counted_lines(page, true), 6u);
@@ -569,16 +569,45 @@ TEST(Docs, EveryGeneratedBlockIsCurrent) {
   for (const std::string& name : pages()) {
     Findings findings;
     for (const Block& b : blocks_of(source(name), findings)) {
-      const Finished f = run_braid({"--markdown", b.topic});
+      std::istringstream words(b.words);
+      const Finished f =
+          run_braid({std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()},
+                    {.cwd = BRAID_SOURCE});
       ++blocks;
       if (f.code != 0)
         findings.push_back({b.line, f.err});
       else if ("\n" + f.out + "\n" != b.text)
-        findings.push_back({b.line, "the block '" + b.topic + "' is stale: run make docs"});
+        findings.push_back({b.line, "the block '" + b.words + "' is stale: run make docs"});
     }
     expect_none(name, findings);
   }
-  EXPECT_GE(blocks, 6u);
+  EXPECT_GE(blocks, 28u);
+}
+
+// What was measured and what the program says of the paper: `make docs` brings the latter up to date.
+TEST(Docs, KeptResultsAreCurrent) {
+  const TempDir dir;
+  for (const std::string& name : files({"docs/results"}, ".json")) {
+    const Finished f = run_braid({"lab", "keep", BRAID_SOURCE "/" + name, "--kept", dir / "data"});
+    EXPECT_EQ(f.code, 0) << name << ": " << f.err;
+    EXPECT_EQ(slurp(dir / "data/" + fs::path(name).filename().string()), source(name))
+        << name << " is stale: run make docs";
+  }
+}
+
+TEST(Docs, EveryExperimentHasAPageWithItsResults) {
+  const std::string index = source("docs/results/README.md");
+  size_t experiments = 0;
+  for (const std::string& line : lines_of(run_braid({"lab", "list", "--json"}).out)) {
+    const size_t begin = std::string_view("{\"name\":\"").size();
+    const std::string name = line.substr(begin, line.find('"', begin) - begin);
+    EXPECT_NE(source("docs/results/" + name + ".md").find("<!-- braid lab report --docs " + name + " -->"),
+              std::string::npos)
+        << name;
+    EXPECT_NE(index.find("[`" + name + "`](" + name + ".md)"), std::string::npos) << name;
+    ++experiments;
+  }
+  EXPECT_GE(experiments, 21u);
 }
 
 // In the first table of each topic. Exceptions: no MLP, and Braid's own task.

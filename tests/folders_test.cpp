@@ -58,10 +58,17 @@ TEST(Folders, DemoAndLabKeepAForeignPage) {
 
 TEST(Folders, ADemoCanBeRunAgain) {
   const TempDir dir;
-  const std::vector<std::string> demo{"demo", "--run", dir / "demo", "--steps", "1", "--json"};
+  const std::vector<std::string> demo{"demo",  "--run",       dir / "demo", "--steps", "1", "--json",
+                                      "--svg", dir / "img/of"};
   for (int i = 0; i < 2; ++i) {
     const Finished f = run_braid(demo);
     EXPECT_NE(f.out.find("\"report\""), std::string::npos) << f.err;
+  }
+  // A title that says that one step is not enough.
+  for (const char* theme : {"light", "dark"}) {
+    const std::string picture = slurp(dir / ("img/of/demo-" + std::string(theme) + ".svg"));
+    EXPECT_TRUE(picture.starts_with("<svg ")) << theme;
+    EXPECT_NE(picture.find("Not the expected result"), std::string::npos) << theme;
   }
 }
 

@@ -103,25 +103,25 @@ TEST(Hostile, NumbersAreReadByOneFunctionThatNamesTheOption) {
     w.insert(w.end(), more.begin(), more.end());
     return run_braid(w);
   };
-  expect_error(generate({"--top-k", "3.5"}), 2, {"--top-k is '3.5'", "whole number"});
-  expect_error(generate({"--top-k", "99999999999999999999"}), 2, {"--top-k is '99999999999999999999'"});
-  expect_error(generate({"--top-p", "nan"}), 2, {"--top-p is 'nan'"});
+  expect_error(generate({"--top-k", "3.5"}), 2, {"--top-k: is \'3.5'", "whole number"});
+  expect_error(generate({"--top-k", "99999999999999999999"}), 2, {"--top-k: is \'99999999999999999999'"});
+  expect_error(generate({"--top-p", "nan"}), 2, {"--top-p: is \'nan'"});
   expect_error(generate({"--temp", "1e999"}), 2, {"--temp"});
-  expect_error(generate({"--max-tokens", "0"}), 2, {"--max-tokens is '0'", "from 1 to 1000000000"});
-  expect_error(generate({"--threads", "-1"}), 2, {"--threads is '-1'", "from 0 to 1024"});
-  expect_error(generate({"--threads", "100000"}), 2, {"--threads is '100000'"});
+  expect_error(generate({"--max-tokens", "0"}), 2, {"--max-tokens: is \'0'", "from 1 to 1000000000"});
+  expect_error(generate({"--threads", "-1"}), 2, {"--threads: is \'-1'", "from 0 to 1024"});
+  expect_error(generate({"--threads", "100000"}), 2, {"--threads: is \'100000'"});
   expect_error(run_braid(train_parity("/nonexistent", {"--threads", "-3"})), 2, {"--threads"});
-  expect_error(run_braid({"info", "--arch", "transformer", "--vocab", "0"}), 2, {"--vocab is '0'"});
+  expect_error(run_braid({"info", "--arch", "transformer", "--vocab", "0"}), 2, {"--vocab: is \'0'"});
   expect_error(run_braid({"info", "--arch", "transformer", "--vocab", "99999999999"}), 2, {"--vocab"});
   expect_error(run_braid({"tasks", "show", "parity", "--seed", "-1"}), 2, {"--seed"});
-  expect_error(run_braid({"bench", "train", "--batch", "x"}), 2, {"--batch is 'x'"});
+  expect_error(run_braid({"bench", "train", "--batch", "x"}), 2, {"--batch: is \'x'"});
 }
 
 TEST(Hostile, AnEmptyValueIsNotAMissingOne) {
-  expect_error(run_braid({"verify", "--model", ""}), 2, {"--model is empty"});
-  expect_error(run_braid({"verify", "--model="}), 2, {"--model is empty"});
-  expect_error(run_braid({"bench", "decode", "-n", ""}), 2, {"-n is empty"});
-  expect_error(run_braid({"tasks", "show", ""}), 2, {"an empty word"});
+  expect_error(run_braid({"verify", "--model", ""}), 2, {"--model: is empty"});
+  expect_error(run_braid({"verify", "--model="}), 2, {"--model: is empty"});
+  expect_error(run_braid({"bench", "decode", "-n", ""}), 2, {"-n: is empty"});
+  expect_error(run_braid({"tasks", "show", ""}), 2, {"an argument is empty"});
 }
 
 TEST(Hostile, WhatHasNoMeaningIsNotIgnored) {
@@ -129,8 +129,8 @@ TEST(Hostile, WhatHasNoMeaningIsNotIgnored) {
   expect_error(run_braid({"bench", "train", "--quant", "foo"}), 2, {"--quant", "prefill and decode"});
   expect_error(run_braid({"bench", "train", "--only", "x"}), 2, {"--only", "matmul and kernels"});
   expect_error(run_braid({"bench", "decode", "--model", model(), "--prompt", "4"}), 2,
-               {"--prompt", "for prefill"});
-  expect_error(run_braid({"bench", "matmul", "--rounds", "3"}), 2, {"--rounds", "for train"});
+               {"--prompt", "an option of prefill"});
+  expect_error(run_braid({"bench", "matmul", "--rounds", "3"}), 2, {"--rounds", "an option of train"});
   const TempDir dir;
   spit(dir / "empty", "");
   expect_error(run_braid({"tokenizer", "train", "--text", dir / "empty", "--out", dir / "t.json"}), 1,
@@ -228,7 +228,7 @@ TEST(Hostile, OutputThatCannotBeWrittenIsAFailure) {
       std::filesystem::remove_all(dir / "run");
       const Finished f = run_braid(args, {.out = out});
       EXPECT_EQ(f.code, 1) << args[0] << " to '" << out << "': " << f.err;
-      EXPECT_NE(f.err.find("braid: cannot write to standard output: "), std::string::npos)
+      EXPECT_NE(f.err.find("braid: standard output: cannot be written: "), std::string::npos)
           << args[0] << f.err;
     }
   // What was to be done beside printing has been done.

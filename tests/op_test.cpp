@@ -465,7 +465,7 @@ TEST(Op, OptionsThatCannotBeUsed) {
   expect_error(with("short_conv", {"--set", "silu=2"}), 2, {"silu: is '2'", "0 | 1"});
   expect_error(with("fast_weight", {"--form", "chunks", "--set", "chunk=1000", "l2nrm=1"}), 2,
                {"auto, chunk, recurrent, step", "chunk: is '1000'", "from 0 to 128", "'l2norm'"});
-  expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "known: negative"});
+  expect_error(with("selective_scan", {"--set", "scale=2"}), 2, {"'scale'", "use 'negative'"});
 }
 
 TEST(Op, FilesThatCannotBeUsed) {
@@ -495,8 +495,8 @@ TEST(Op, FilesThatCannotBeUsed) {
   in.arrays["vv"] = in.arrays["q"];
   in.add("k", {2, 3, 4, 7}), in.add("beta", {2, 3}), in.add("g", {2, 5, 4}, 1, false);
   expect_error(with(in, {"--backward"}), 1,
-               {"v: is missing", "F32 [B, T, Hv, dv]", "vv: is not a tensor of fast_weight",
-                "did you mean 'v'", "k: has shape [2, 3, 4, 7]; expected [B, T, Hk, dk] = [2, 3, 4, 8]",
+               {"v: is missing", "F32 [B, T, Hv, dv]", "vv: is not a tensor of fast_weight", "use 'v'",
+                "k: has shape [2, 3, 4, 7]; expected [B, T, Hk, dk] = [2, 3, 4, 8]",
                 "beta: has shape [2, 3]; expected [B, T, Hv]",
                 "g: has shape [2, 5, 4]; expected [Hv] or [B, T, Hv] or [B, T, Hv, dk]", "do: is missing",
                 "braid op fast_weight --help"});

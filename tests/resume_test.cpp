@@ -265,7 +265,7 @@ TEST(Resume, WhatIsTrainedCannotChange) {
                                                                 {"--config", "x.json"}}) {
     const Finished f = resume(more);
     EXPECT_EQ(f.code, 1) << more[0];
-    EXPECT_NE(f.err.find("cannot resume"), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("but the run was started"), std::string::npos) << f.err;
     EXPECT_NE(f.err.find(more[0] + ": is "), std::string::npos) << f.err;
   }
   EXPECT_EQ(resume({"--arch", "transformer", "--size", "tiny", "--task", "parity", "--seed", "0"}).code, 0);

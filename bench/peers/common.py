@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -46,13 +47,33 @@ def venv_folder():
     return cache / "braid" / "peer-venv"
 
 
+def peer_python():
+    """The Python with the peers: $BRAID_PEER_PYTHON, else one of a virtual environment that is made here."""
+    own = os.environ.get("BRAID_PEER_PYTHON")
+    if own:
+        path = shutil.which(own)
+        if not path:
+            sys.exit(f"BRAID_PEER_PYTHON: is '{own}', which cannot be run\ngive the path of a Python that has the packages of "
+                     f"{REQUIREMENTS}")
+        return pathlib.Path(path)
+    return ensure_venv()
+
+
+def enter(python):
+    """Starts the script again in this Python, once."""
+    if os.environ.get("BRAID_PEER_INSIDE") != str(python):
+        env = os.environ | {"BRAID_PEER_INSIDE": str(python)}
+        os.execve(str(python), [str(python), str(pathlib.Path(sys.argv[0]).resolve()), *sys.argv[1:]], env)
+
+
 def ensure_venv():
     folder = venv_folder()
     python, mark = folder / "bin" / "python", folder / "made-from.txt"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + platform.python_version().encode()).hexdigest()
     if python.exists() and mark.exists() and mark.read_text() == wanted:
         return python
-    log(f"making {folder} from {REQUIREMENTS.name} (once; some gigabytes)")
+    log(f"making {folder} from {REQUIREMENTS.name} (once; some gigabytes)\n"
+        "set BRAID_PEER_PYTHON to use a Python that has these packages instead")
     try:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS)], check=True)
@@ -82,7 +103,7 @@ def start(args):
     if not args.peer_only and not os.access(args.braid, os.X_OK):
         sys.exit(f"{args.braid} is missing: run `make` in {HERE.parent.parent} first, or use --peer-only")
     if "BRAID_PEER_CPUS" not in os.environ:
-        python = ensure_venv()
+        python = peer_python()
         env = os.environ | peer_environment(args.threads)
         env["BRAID_PEER_CPUS"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         os.execve(str(python), [str(python), str(pathlib.Path(sys.argv[0]).resolve()), *sys.argv[1:]], env)

@@ -325,9 +325,7 @@ def main():
     args = parse_args()
     if not os.access(args.braid, os.X_OK):
         sys.exit(f"{args.braid} is missing: run `make` first")
-    python = setup.ensure_venv()
-    if pathlib.Path(sys.prefix).resolve() != python.parent.parent.resolve():
-        os.execv(str(python), [str(python), *sys.argv])
+    setup.enter(setup.peer_python())
     import torch
 
     torch.set_num_threads(args.threads)

@@ -1,6 +1,10 @@
 // Loading, sessions, generation, conversations and states. docs/howto/embed.md has a tour.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Braid needs C++20: compile with -std=c++20"
+#else
+
 #include "base/cpu.h"
 #include "infer/context.h"
 #include "infer/conversation.h"
@@ -13,3 +17,5 @@
 #include "model/state_file.h"
 #include "tokenizer/tokenizer.h"
 #include "version.hpp"
+
+#endif

@@ -2,6 +2,10 @@
 // formula, shapes and layouts; docs/howto/embed.md says what they have in common.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Braid needs C++20: compile with -std=c++20"
+#else
+
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/adamw/adamw.h"
@@ -27,3 +31,5 @@
 #include "tensor/arena.h"
 #include "tensor/tensor.h"
 #include "version.hpp"
+
+#endif

@@ -2,6 +2,10 @@
 // tokenizers.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Braid needs C++20: compile with -std=c++20"
+#else
+
 #include "base/cpu.h"
 #include "data/text.h"
 #include "model/config.h"
@@ -11,3 +15,5 @@
 #include "train/optimizer.h"
 #include "train/trainer.h"
 #include "version.hpp"
+
+#endif

@@ -556,7 +556,7 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
 }
 
 LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_t> targets,
-                                std::span<const float> weights) {
+                                std::span<const float> weights, float z_loss) {
   const OpTimer timer(e.profile(), "linear+cross-entropy", false);
   const size_t n = x.v.rows, vocab = e.param(w).rows();
   LossResult r{.row_loss = e.arena().take<float>(n), .row_argmax = e.arena().take<int32_t>(n)};
@@ -571,7 +571,7 @@ LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_
     const Operand part = xs.row_range(begin, end);
     project(e, part, w, logits, Into::kOverwrite);
     const CrossEntropyIn in{
-        .logits = logits, .target = targets.data() + begin, .weight = weights.data() + begin};
+        .logits = logits, .target = targets.data() + begin, .weight = weights.data() + begin, .z = z_loss};
     if (Exact* exact = e.exact()) exact->cross_entropy(in);
     cross_entropy(in,
                   {.loss = r.row_loss.data() + begin,

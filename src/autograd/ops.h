@@ -187,13 +187,13 @@ Var attention(Exec& e, Var q, Var k, Var v, std::span<const uint32_t> offsets, c
 
 // Sum over rows of weight * cross-entropy(x W^T, target). Rows are processed in blocks, so that all logits
 // never exist at once. When recording, the gradients are computed in the same pass: `weights` already holds
-// the scale of the loss.
+// the scale of the loss. z_loss: CrossEntropyIn::z, in the gradient alone.
 struct LossResult {
   double loss = 0;                // weighted sum
   std::span<float> row_loss;      // unweighted, per row
   std::span<int32_t> row_argmax;  // the likeliest class, per row
 };
 LossResult linear_cross_entropy(Exec& e, Var x, size_t w, std::span<const int32_t> targets,
-                                std::span<const float> weights);
+                                std::span<const float> weights, float z_loss = 0);
 
 }  // namespace braid

@@ -9,7 +9,6 @@
 #include "base/kernel_choice.h"
 #include "base/nearest.h"
 #include "base/number.h"
-#include "base/progress.h"
 
 namespace {
 std::atomic<size_t> allocations{0};
@@ -77,9 +76,9 @@ TEST(Number, TheWholeTextAndTheRange) {
   EXPECT_EQ(whole("9223372036854775807"), "9223372036854775807");
   for (const char* bad :
        {"", "-", "+-1", "1x", " 1", "1 ", "0x10", "1e3", "1.0", "9223372036854775808", "nan"})
-    EXPECT_EQ(whole(bad), "--n is '" + std::string(bad) + "'; give a whole number") << bad;
-  EXPECT_EQ(whole("0", {1, 1024}), "--n is '0'; give a whole number from 1 to 1024");
-  EXPECT_EQ(whole("-1", {.low = 0}), "--n is '-1'; give a whole number of at least 0");
+    EXPECT_EQ(whole(bad), "--n: is \'" + std::string(bad) + "'; give a whole number") << bad;
+  EXPECT_EQ(whole("0", {1, 1024}), "--n: is \'0'; give a whole number from 1 to 1024");
+  EXPECT_EQ(whole("-1", {.low = 0}), "--n: is \'-1'; give a whole number of at least 0");
   const auto real = [](std::string_view text, Bounds<double> range = {}) {
     const Result<double> r = parse_number<double>(text, "--x", range);
     return r ? std::to_string(*r) : r.error().what + "; " + r.error().fix;
@@ -87,8 +86,8 @@ TEST(Number, TheWholeTextAndTheRange) {
   EXPECT_EQ(real("1e-3"), "0.001000");
   EXPECT_EQ(real("-.5"), "-0.500000");
   for (const char* bad : {"nan", "inf", "-inf", "1e999", "0,5", "1..2", "x"})
-    EXPECT_EQ(real(bad), "--x is '" + std::string(bad) + "'; give a number") << bad;
-  EXPECT_EQ(real("0", {0, 1, true}), "--x is '0'; give a number above 0, up to 1");
+    EXPECT_EQ(real(bad), "--x: is \'" + std::string(bad) + "'; give a number") << bad;
+  EXPECT_EQ(real("0", {0, 1, true}), "--x: is \'0'; give a number above 0, up to 1");
   EXPECT_EQ(real("1", {0, 1, true}), "1.000000");
 }
 
@@ -109,13 +108,6 @@ TEST(KernelChoice, TheLastForcedOneCounts) {
   EXPECT_EQ(c.forced("rope"), "ref");
   EXPECT_EQ(c.forced("matmul"), "");
   EXPECT_FALSE(c.is_default());
-}
-
-TEST(Progress, TimesReadWell) {
-  EXPECT_EQ(human_time(0.25), "250 ms");
-  EXPECT_EQ(human_time(12), "12 s");
-  EXPECT_EQ(human_time(250), "4 min 10 s");
-  EXPECT_EQ(human_time(3800), "1 h 03 min");
 }
 
 }  // namespace

@@ -24,7 +24,14 @@ Error to_error(const std::string& title, const std::vector<Problem>& problems) {
   for (const auto& [what, count] : alike)
     if (count > kAlike) text += "\n  and " + std::to_string(count - kAlike) + " more: " + std::string(what);
   if (others > 0) text += "\n  and " + std::to_string(others) + " others";
-  return {text};
+  return {text, problems.size() == 1 ? "correct this value" : "correct these values"};
+}
+
+Error wrong_options(const std::vector<Problem>& problems) {
+  if (problems.size() == 1) return {problems[0].where + ": " + problems[0].what, problems[0].fix};
+  std::string names;
+  for (const Problem& p : problems) names += (names.empty() ? "" : ", ") + p.where;
+  return to_error(names + ": cannot be used", problems);
 }
 
 }  // namespace braid

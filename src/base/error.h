@@ -71,5 +71,7 @@ struct Problem {
 // Joins problems into one error, a line each. Of many alike the first three and their number: a file can have
 // thousands of them.
 Error to_error(const std::string& title, const std::vector<Problem>& problems);
+// Of options, which are named first: "--steps is 0" with its fix, or all of them, a line each.
+Error wrong_options(const std::vector<Problem>& problems);
 
 }  // namespace braid

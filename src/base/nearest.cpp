@@ -35,22 +35,38 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 namespace {
 
-std::string all_of(const std::vector<std::string>& candidates) {
-  std::string all = "known: ";
-  for (size_t i = 0; i < candidates.size(); ++i) all += (i ? ", " : "") + candidates[i];
+std::string listed(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
   return all;
+}
+
+// What was typed of a longer name says more than letters in common with another name.
+std::vector<std::string> close_to(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr size_t kLeast = 2;  // letters
+  std::vector<std::string> found;
+  if (word.find_first_not_of('-') != std::string_view::npos && word.size() >= kLeast)
+    for (const std::string& c : candidates)
+      if (c.starts_with(word)) found.push_back(c);
+  if (found.empty())
+    if (const std::string near = nearest(word, candidates); !near.empty()) found.push_back(near);
+  return found;
+}
+
+std::string use(const std::vector<std::string>& names) {
+  return names.size() == 1 ? "use '" + names[0] + "'" : "use one of: " + listed(names);
 }
 
 }  // namespace
 
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest(word, candidates);
-  return near.empty() ? all_of(candidates) : "did you mean '" + near + "'?";
+  const std::vector<std::string> close = close_to(word, candidates);
+  return use(close.empty() ? candidates : close);
 }
 
 std::string suggest_with_all(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest(word, candidates);
-  return near.empty() ? all_of(candidates) : "did you mean '" + near + "'? " + all_of(candidates);
+  const std::vector<std::string> close = close_to(word, candidates);
+  return close.empty() ? use(candidates) : use(close) + "; known: " + listed(candidates);
 }
 
 }  // namespace braid

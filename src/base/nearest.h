@@ -1,4 +1,4 @@
-// "Did you mean": the candidate with the smallest edit distance, or empty if none is close.
+// Names for mistyped ones: those that begin with the typed text, else the one at the smallest edit distance.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace braid {
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+std::string nearest(std::string_view word,
+                    const std::vector<std::string>& candidates);  // empty: none is close
 
-// A sentence for error messages: "did you mean 'x'?" or "known: a, b, c".
+// The fix of an error: "use 'x'", "use one of: a, b, c" of those with the typed prefix, or of all.
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
-// Both, for names that are often close to one another: "did you mean 'x'? known: a, b, c".
+// Both, for names that are often close to one another: "use 'x'; known: a, b, c".
 std::string suggest_with_all(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace braid

@@ -42,7 +42,7 @@ template <class T>
 Result<T> parse_number(std::string_view text, std::string_view name, Bounds<T> bounds) {
   const auto refuse = [&] {
     const std::string ends = bounds_text(bounds);
-    return Error{fmt::format("{} is '{}'", name, text),
+    return Error{fmt::format("{}: is '{}'", name, text),
                  fmt::format("give a {}number{}{}", std::is_integral_v<T> ? "whole " : "",
                              ends.empty() ? "" : " ", ends)};
   };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,7 +14,16 @@
 namespace braid {
 namespace {
 
-constexpr double kBarEvery = 0.1, kLineEvery = 10.0;  // seconds
+constexpr double kBarFirst = 0.5, kBarEvery = 0.1, kLineEvery = 10.0;  // seconds
+constexpr size_t kBar = 24;                                            // characters
+
+// In five characters or fewer.
+std::string short_number(double x) {
+  constexpr std::pair<double, const char*> kUnits[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "K"}};
+  for (const auto& [unit, name] : kUnits)
+    if (x >= unit) return fmt::format("{:.3g}{}", x / unit, name);
+  return fmt::format("{:.3g}", x);
+}
 
 int columns() {
   winsize size{};
@@ -35,6 +45,20 @@ std::string human_time(double s) {
   return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
+std::string progress_line(const std::string& title, uint64_t done, uint64_t total, double rate, bool bar) {
+  const double share = total ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 1;
+  const std::string all = std::to_string(total),
+                    left = rate > 0 && total >= done ? human_time(static_cast<double>(total - done) / rate)
+                                                     : "?";
+  std::string drawn;
+  if (bar) {
+    const auto full = static_cast<size_t>(share * kBar);
+    drawn = "[" + std::string(full, '#') + std::string(kBar - full, '.') + "] ";
+  }
+  return fmt::format("{} {}{:>3.0f} %  {:>{}}/{}  {:>8}  {:>12} left", title, drawn, std::floor(100 * share),
+                     done, all.size(), all, short_number(rate) + "/s", left);
+}
+
 Progress::Progress(std::string title, uint64_t total, uint64_t first, bool quiet)
     : title_(std::move(title)),
       total_(total),
@@ -50,32 +74,31 @@ void Progress::update(uint64_t done, const std::string& note) {
   if (!note.empty()) note_ = note;
   if (quiet_) return;
   const double now = seconds_now();
-  if (now - shown_ < (terminal_ ? kBarEvery : kLineEvery)) return;
+  if (now - shown_ < (!terminal_ ? kLineEvery : drawn_ ? kBarEvery : kBarFirst)) return;
   shown_ = now;
   draw();
 }
 
 void Progress::draw() {
+  constexpr int kNarrow = 90;  // columns; below there is no bar
   const double elapsed = seconds_now() - start_;
   const double rate = elapsed > 0 ? static_cast<double>(done_ - first_) / elapsed : 0;
-  const std::string left =
-      rate > 0 && total_ >= done_ ? human_time(static_cast<double>(total_ - done_) / rate) : "?";
-  const std::string text =
-      fmt::format("{} {}/{}  {:.4g}/s  {} left  {}", title_, done_, total_, rate, left, note_);
+  const int width = columns() - 1;
+  const std::string text = progress_line(title_, done_, total_, rate, terminal_ && width >= kNarrow) +
+                           (note_.empty() ? "" : "  " + note_);
   if (!terminal_) {
     std::fputs((text + "\n").c_str(), stderr);
     return;
   }
-  const int width = columns() - 1, bar = std::clamp(width - static_cast<int>(text.size()) - 3, 0, 30);
-  std::string out = "\r\033[K";
-  if (bar >= 5) {
-    const int full = total_ ? static_cast<int>(static_cast<double>(bar) * done_ / total_) : bar;
-    out += "[" + std::string(full, '#') + std::string(bar - full, '.') + "] ";
-  }
-  out += text.substr(0, width);
-  std::fputs(out.c_str(), stderr);
+  std::fputs(("\r\033[K" + text.substr(0, static_cast<size_t>(width))).c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
 }
 
 void Progress::line(const std::string& text) {

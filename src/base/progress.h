@@ -1,4 +1,5 @@
-// Shows how long work goes: a bar with rate and time left on a terminal, a plain line now and then elsewhere.
+// Progress of work: a bar with rate and time left on a terminal, from half a second on; elsewhere a line
+// every ten seconds.
 //
 //   Progress bar("train", steps, start);
 //   for (...) { ...; bar.update(step, "loss 1.23"); }
@@ -21,6 +22,7 @@ class Progress {
 
   void update(uint64_t done, const std::string& note = "");
   void line(const std::string& text);  // prints a whole line above the bar
+  void clear();                        // before a line on stdout; the next update() draws again
   void finish();
 
  private:
@@ -31,6 +33,9 @@ class Progress {
   bool quiet_, terminal_, drawn_ = false, finished_ = false;
   double start_, shown_ = 0;
 };
+
+// The text of a bar, as wide for every value of `done`; `rate`: per second.
+std::string progress_line(const std::string& title, uint64_t done, uint64_t total, double rate, bool bar);
 
 std::string human_time(double seconds);  // "1 h 03 min", "4 min 10 s", "12 s"
 bool is_terminal(int fd);                // a terminal a person looks at: false when CI is set

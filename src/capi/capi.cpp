@@ -206,7 +206,7 @@ SamplerOptions sampler_options(const braid_sampling* given_options) {
   if (o.repetition_penalty != 0) s.repetition_penalty = o.repetition_penalty;
   if (o.repeat_last_n != 0) s.last_n = o.repeat_last_n;
   if (const std::vector<Problem> problems = validate(s); !problems.empty())
-    throw Failure{BRAID_INVALID, to_error("these sampling options cannot be used", problems)};
+    throw Failure{BRAID_INVALID, wrong_options(problems)};
   return s;
 }
 

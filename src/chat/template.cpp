@@ -111,7 +111,9 @@ Status add_from_json(ChatTemplate::Impl& impl, const nlohmann::json& value, cons
   if (value.is_string()) return add_template(impl, kDefault, value.get_ref<const std::string&>(), place);
   if (value.is_object()) {
     for (const auto& [name, source] : value.items()) {
-      if (!source.is_string()) return Error{place + ": the template " + in_quotes(name) + " is not a string"};
+      if (!source.is_string())
+        return Error{place + ": the template " + in_quotes(name) + " is not a string",
+                     "write it as a string"};
       if (Status s =
               add_template(impl, name, source.get_ref<const std::string&>(), place + " " + in_quotes(name));
           !s)
@@ -119,11 +121,12 @@ Status add_from_json(ChatTemplate::Impl& impl, const nlohmann::json& value, cons
     }
     return {};
   }
-  if (!value.is_array()) return Error{place + ": neither a string nor a list of templates"};
+  if (!value.is_array())
+    return Error{place + ": is neither a string nor a list of templates", "write one template as a string"};
   for (const nlohmann::json& entry : value) {
     if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() ||
         !entry.contains("template") || !entry["template"].is_string())
-      return Error{place + ": an entry without \"name\" and \"template\""};
+      return Error{place + ": has an entry without \"name\" and \"template\"", "add both"};
     const std::string name = entry["name"];
     if (Status s = add_template(impl, name, entry["template"].get_ref<const std::string&>(),
                                 place + " " + in_quotes(name));
@@ -177,7 +180,7 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path, ChatTemplateOpt
   const auto add_json = [&](const std::string& file, bool with_template) -> Status {
     const Result<nlohmann::json> config = load_sorted_json(file);
     if (!config) return config.error();
-    if (!config->is_object()) return Error{file + ": not a JSON object"};
+    if (!config->is_object()) return Error{file + ": is not a JSON object", "fetch the file again"};
     add_tokens(impl->tokens, *config);
     if (!with_template || !config->contains("chat_template") || (*config)["chat_template"].is_null())
       return {};
@@ -202,7 +205,7 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& path, ChatTemplateOpt
       if (Status s = add_json(config, impl->templates.empty()); !s) return s.error();
   }
   if (impl->templates.empty())
-    return Error{path + ": no chat template",
+    return Error{path + ": has no chat template",
                  "give a model's folder with chat_template.jinja, or with one in tokenizer_config.json"};
   result.impl_ = std::move(impl);
   return result;
@@ -217,7 +220,9 @@ Result<std::string> ChatTemplate::render(const Json& context) const {
   const auto& all = impl_->templates;
   auto chosen = with_tools ? all.find(kToolUse) : all.end();
   if (chosen == all.end()) chosen = all.find(kDefault);
-  if (chosen == all.end()) return Error{all.begin()->second.place + ": there is no template named default"};
+  if (chosen == all.end())
+    return Error{all.begin()->second.place + ": has no template named default",
+                 "name one of its templates so"};
 
   Budget budget;
   budget.steps = impl_->options.max_steps;

@@ -52,7 +52,7 @@ struct Conversation::Impl {
     const Result<std::vector<int32_t>> rendered = prompt_of(messages, true);
     if (!rendered) return rendered.error();
     const std::vector<int32_t>& prompt = *rendered;
-    if (prompt.empty()) return Error{"the chat template gives an empty prompt", "give another template"};
+    if (prompt.empty()) return Error{"--template: gives an empty prompt", "give another template"};
     Reply reply{.text = {}, .generated = {}, .recalled = memory.recall(session, prompt)};
     reply.prompt_tokens = prompt.size();
     GenerateOptions g = generate;
@@ -93,8 +93,7 @@ Conversation::~Conversation() = default;
 
 Result<Conversation> Conversation::open(const std::string& template_path, const TextModel& model,
                                         Context& context, const ConversationOptions& o) {
-  if (!model.tokenizer)
-    return Error{"the model has no tokenizer", "a model that was trained on a task cannot talk"};
+  if (!model.tokenizer) return Error{"--model: has no tokenizer", "give a model that was trained on text"};
   Result<ChatTemplate> chat = ChatTemplate::load(template_path);
   if (!chat) return chat.error();
   Conversation c(std::unique_ptr<Impl>(new Impl{.model = model,
@@ -154,7 +153,8 @@ std::string Conversation::messages() const {
 Status Conversation::set_messages(std::string_view json, const std::string& name) {
   Result<Json> list = parse_ordered_json(json, name);
   if (!list) return list.error();
-  if (!list->is_array()) return Error{name + ": not a list of messages"};
+  if (!list->is_array())
+    return Error{name + ": is not a list of messages", R"(write [{"role": "user", "content": "..."}])"};
   for (const Json& m : *list)
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string())
       return Error{name + ": a message has no role", R"(write {"role": "user", "content": "..."})"};

@@ -60,7 +60,7 @@ struct Scores {
     if (!other_logits) return nullptr;
     const Row o(*other_logits);
     const double other_log_p = o.log_p(static_cast<size_t>(next));
-    if (!std::isfinite(other_log_p)) return "compared model";
+    if (!std::isfinite(other_log_p)) return "compare";
     other.add(-other_log_p);
     double divergence = 0;
     for (size_t i = 0; i < b.logits.size(); ++i) {
@@ -96,16 +96,21 @@ struct Scores {
 double TextScore::perplexity() const { return std::exp(nll); }
 double TextScore::perplexity_error() const { return perplexity() * nll_error; }
 
+size_t scored_tokens(size_t tokens, const EvaluateOptions& o) {
+  if (o.plain) return o.chunks ? std::min(tokens, o.chunks * o.context) : tokens;
+  const size_t chunks = o.context ? tokens / o.context : 0;
+  return (o.chunks ? std::min(chunks, o.chunks) : chunks) * o.context;
+}
+
 Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32_t> tokens,
                             const EvaluateOptions& o,
                             const std::function<bool(size_t done, size_t total)>& tick) {
   check(!other || &base.context() != &other->context(), "evaluate: both models in one context");
-  const size_t context = o.plain ? tokens.size() : o.context;
-  if (o.plain && o.chunks) tokens = tokens.first(std::min(tokens.size(), o.chunks * o.context));
-  size_t chunks = o.plain ? 1 : tokens.size() / context;
-  if (!o.plain && o.chunks) chunks = std::min(chunks, o.chunks);
+  const size_t given = tokens.size();
+  tokens = tokens.first(scored_tokens(given, o));
+  const size_t context = o.plain ? tokens.size() : o.context, chunks = context ? tokens.size() / context : 0;
   if (context < 2 || chunks == 0 || tokens.size() < 2)
-    return Error{fmt::format("a text of {} tokens is too short for chunks of {}", tokens.size(), o.context),
+    return Error{fmt::format("--context: is {}, but the text has {} tokens", o.context, given),
                  "give a longer text or a shorter --context"};
   const size_t length = o.plain ? tokens.size() : context, first = o.plain ? 0 : context / 2;
   Scores scores;
@@ -129,11 +134,11 @@ Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32
         std::optional<std::span<const float>> there;
         if (other) there = std::span(others.row(i), others.cols);
         if (const char* whose = scores.add({rows.row(i), rows.cols}, there, chunk[at + i + 1]))
-          return Error{
-              fmt::format("the {}'s logits behind token {} are not finite", whose, c * length + at + i),
-              "its weights are damaged or it overflows; check it with `braid verify --model`"};
+          return Error{fmt::format("--{}: logits behind token {} are not finite", whose, c * length + at + i),
+                       "check the weights: braid verify --model FOLDER"};
       }
-      if (tick && !tick(c * length + at + n, chunks * length)) return Error{"stopped"};
+      if (tick && !tick(c * length + at + n, chunks * length))
+        return Error{"eval: interrupted", "run it again, or with --chunks for a part of the text"};
     }
   }
   return scores.result();

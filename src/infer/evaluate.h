@@ -40,6 +40,9 @@ struct Comparison {
   double rms_dp = 0;                              // root mean square of p_other(token) - p_base(token)
 };
 
+// How many of a text's tokens an evaluation reads.
+size_t scored_tokens(size_t tokens, const EvaluateOptions& options);
+
 // base and other have different contexts. tick(done, total) in tokens; returning false ends it early with an
 // error. other: null for the base alone.
 Result<Comparison> evaluate(Session& base, Session* other, std::span<const int32_t> tokens,

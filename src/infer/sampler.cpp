@@ -27,11 +27,11 @@ Result<std::vector<Filter>> parse_filters(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     const auto found = std::ranges::find(kNames, name);
     if (found == kNames.end())
-      return Error{fmt::format("there is no sampler '{}'", name),
-                   fmt::format("known: {}", fmt::join(kNames, ", "))};
+      return Error{fmt::format("--samplers: '{}' is not a sampler", name),
+                   fmt::format("use some of: {}", fmt::join(kNames, ", "))};
     const auto filter = static_cast<Filter>(found - kNames.begin());
     if (std::ranges::find(filters, filter) != filters.end())
-      return Error{fmt::format("sampler '{}' is named twice", name)};
+      return Error{fmt::format("--samplers: '{}' is named twice", name), "name it once"};
     filters.push_back(filter);
   }
   return filters;

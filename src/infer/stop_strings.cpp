@@ -25,7 +25,7 @@ size_t whole_characters(std::string_view text) {
 
 Result<StopStrings> StopStrings::make(std::vector<std::string> stops) {
   if (std::ranges::any_of(stops, &std::string::empty))
-    return Error{"a stop string is empty", "leave it out, or give the text to stop at"};
+    return Error{"--stop: is empty", "leave it out, or give the text to stop at"};
   std::ranges::sort(stops, std::ranges::greater{}, &std::string::size);  // the longest match comes first
   return StopStrings(std::move(stops));
 }

@@ -46,8 +46,9 @@ Result<std::optional<Tokenizer>> load_tokenizer(const std::string& dir, int64_t 
 }
 
 Result<TextModel> TextModel::load(const std::string& dir, std::optional<WeightFormat> format, Par par,
-                                  const MixerTable& mixers) {
-  Result<std::unique_ptr<Model>> model = Model::load_stored(dir, format, par, mixers);
+                                  const MixerTable& mixers,
+                                  const std::function<void(uint64_t done, uint64_t all)>& progress) {
+  Result<std::unique_ptr<Model>> model = Model::load_stored(dir, format, par, mixers, progress);
   if (!model) return model.error();
   Result<std::optional<Tokenizer>> tokenizer = load_tokenizer(dir, (*model)->config().vocab_size);
   if (!tokenizer) return tokenizer.error();

@@ -1,6 +1,7 @@
 // A model folder: weights, tokenizer and recommended sampling settings.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +25,8 @@ struct TextModel {
 
   // Weights and mixers as Model::load_stored has them.
   static Result<TextModel> load(const std::string& dir, std::optional<WeightFormat> format = {}, Par par = {},
-                                const MixerTable& mixers = built_in_mixers());
+                                const MixerTable& mixers = built_in_mixers(),
+                                const std::function<void(uint64_t done, uint64_t all)>& progress = {});
 };
 
 // Tokens that end an answer in a chat: the model's own, and those special tokens whose names say that they

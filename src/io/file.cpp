@@ -47,17 +47,17 @@ std::string fix_for(int err) {
     case EXDEV:
       return "keep both on one file system";
     default:
-      return "";
+      return "check the file system";
   }
 }
 
-Error failure(const std::string& doing, const std::string& path, int err) {
-  return {"cannot " + doing + " " + path + ": " + reason(err), fix_for(err)};
+Error failure(const std::string& done, const std::string& path, int err) {
+  return {path + ": cannot be " + done + ": " + reason(err), fix_for(err)};
 }
 
 Error write_failure(const std::string& path, int err) {
-  Error e = failure("write", path, err);
-  e.fix += std::string(e.fix.empty() ? "" : "; ") + "what was there before is untouched";
+  Error e = failure("written", path, err);
+  e.fix += "; an earlier file of this name is unchanged";
   return e;
 }
 
@@ -90,10 +90,10 @@ std::string temp_beside(const std::string& path) {
 // Renaming over a device or a pipe would destroy it, and over a folder fails only after all the work.
 Status check_target(const std::string& path) {
   if (path.empty() || path.back() == '/')
-    return Error{"cannot write '" + path + "': not the name of a file", "give a file name"};
+    return Error{"'" + path + "': is not the name of a file", "give a file name"};
   struct stat st;
   if (stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
-    return Error{"cannot write " + path + ": it exists and is " +
+    return Error{path + ": cannot be written: it exists and is " +
                      (S_ISDIR(st.st_mode) ? "a directory" : "not a regular file"),
                  "choose another name"};
   return {};
@@ -119,14 +119,13 @@ Status sync_parent(const std::string& path) {
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const Fd f(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe must not make us wait
   struct stat st;
-  if (f.fd < 0 || fstat(f.fd, &st) != 0) return failure("open", path, errno);
-  if (S_ISDIR(st.st_mode)) return Error{"cannot open " + path + ": it is a directory", "name a file in it"};
-  if (!S_ISREG(st.st_mode))
-    return Error{"cannot open " + path + ": it is not a regular file", "copy it to a file first"};
+  if (f.fd < 0 || fstat(f.fd, &st) != 0) return failure("opened", path, errno);
+  if (S_ISDIR(st.st_mode)) return Error{path + ": is a directory", "name a file in it"};
+  if (!S_ISREG(st.st_mode)) return Error{path + ": is not a regular file", "copy it to a file first"};
   MappedFile m;
   if (st.st_size == 0) return m;
   void* p = mmap(nullptr, static_cast<size_t>(st.st_size), PROT_READ, MAP_PRIVATE, f.fd, 0);
-  if (p == MAP_FAILED) return failure("map", path, errno);
+  if (p == MAP_FAILED) return failure("mapped", path, errno);
   // Where the file system can, large files come in as huge pages: weights that are read at the speed of
   // memory lose a quarter of it to the tables of small ones. Only a wish: the answer does not matter.
   (void)madvise(p, static_cast<size_t>(st.st_size), MADV_HUGEPAGE);
@@ -153,7 +152,7 @@ MappedFile::~MappedFile() {
 
 Result<std::string> read_text(const std::string& path, size_t max_bytes) {
   const Fd f(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (f.fd < 0) return failure("open", path, errno);
+  if (f.fd < 0) return failure("opened", path, errno);
   std::string text;
   char block[1 << 14];
   for (;;) {
@@ -162,9 +161,8 @@ Result<std::string> read_text(const std::string& path, size_t max_bytes) {
     if (n < 0) return failure("read", path, errno);
     if (n == 0) return text;
     if (static_cast<size_t>(n) > max_bytes - text.size())
-      return Error{
-          "cannot read " + path + ": longer than the limit of " + std::to_string(max_bytes) + " bytes",
-          "check that this is the right file"};
+      return Error{path + ": longer than the limit of " + std::to_string(max_bytes) + " bytes",
+                   "check that this is the right file"};
     text.append(block, static_cast<size_t>(n));
   }
 }
@@ -179,7 +177,7 @@ Result<AtomicFile> AtomicFile::open(const std::string& path) {
     file.fd_ = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (file.fd_ < 0 && errno == EEXIST);
   if (file.fd_ < 0 && errno == ENOENT)
-    return Error{"cannot write " + path + ": there is no folder " + parent_of(path), "create it first"};
+    return Error{path + ": cannot be written: there is no folder " + parent_of(path), "create it first"};
   if (file.fd_ < 0) return write_failure(path, errno);
   file.temp_ = temp;
   return file;
@@ -246,12 +244,12 @@ Status write_atomic(const std::string& path, std::string_view text) {
 
 Status append_bytes(const std::string& path, std::string_view bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return failure("open", path, errno);
+  if (fd < 0) return failure("opened", path, errno);
   // One write, so that a kill leaves whole lines but for the last.
   const ssize_t n = ::write(fd, bytes.data(), bytes.size());
   const int err = n < 0 ? errno : ENOSPC;
   ::close(fd);
-  if (n != static_cast<ssize_t>(bytes.size())) return failure("write", path, err);
+  if (n != static_cast<ssize_t>(bytes.size())) return failure("written", path, err);
   return {};
 }
 
@@ -276,17 +274,17 @@ std::vector<std::string> names_in(const std::string& dir) {
 Status make_dirs(const std::string& path) {
   std::error_code ec;
   fs::create_directories(without_trailing_slash(path), ec);
-  if (ec) return failure("create the folder", path, ec.value());
+  if (ec) return failure("created", path, ec.value());
   return {};
 }
 
 Status remove_tree(const std::string& path) {
   const fs::path normal = fs::path(without_trailing_slash(path)).lexically_normal();
   if (normal.empty() || normal == normal.root_path() || normal.filename() == "." || normal.filename() == "..")
-    return Error{"refused to remove '" + path + "'", "name a folder"};
+    return Error{"'" + path + "': is not removed", "name a folder"};
   std::error_code ec;
   fs::remove_all(normal, ec);
-  if (ec) return failure("remove", path, ec.value());
+  if (ec) return failure("removed", path, ec.value());
   return {};
 }
 
@@ -301,7 +299,7 @@ Result<std::string> swap_dir(const std::string& tmp_dir, const std::string& fina
   }
   if (ec) err = ec.value();
   if (!err) err = sync_path(from);
-  if (err) return failure("bring to the disk", from, err);
+  if (err) return failure("synchronised", from, err);
 
   const auto done = [&](const std::string& old) -> Result<std::string> {
     if (Status s = sync_parent(to); !s) return s.error();
@@ -316,7 +314,7 @@ Result<std::string> swap_dir(const std::string& tmp_dir, const std::string& fina
   if (rename(from.c_str(), to.c_str()) == 0) return done(old);
   err = errno;
   if (rename(old.c_str(), to.c_str()) == 0) return write_failure(to, err);
-  return Error{"cannot write " + to + ": " + reason(err), "what was there before is now in " + old};
+  return Error{to + ": cannot be written: " + reason(err), "restore the earlier files from " + old};
 }
 
 Status commit_dir(const std::string& tmp_dir, const std::string& final_dir) {

@@ -121,7 +121,7 @@ TEST(AtomicFile, AFullDiskKeepsTheOldFileAndSaysSo) {
       const Fault fault(call, ENOSPC);
       s = write_atomic(dir / "a", "new");
     }
-    EXPECT_TRUE(has(what(s), "cannot write " + (dir / "a") + ": No space left on device"));
+    EXPECT_TRUE(has(what(s), (dir / "a") + ": cannot be written: No space left on device"));
     EXPECT_TRUE(has(what(s), "free some space or choose another folder; what was there before is untouched"));
     EXPECT_EQ(get(dir / "a"), "old");
     EXPECT_EQ(dir.files(), Names{"a"});

@@ -154,7 +154,7 @@ Result<FolderLock> FolderLock::take(const std::string& option, const std::string
   FolderLock lock;
   lock.fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lock.fd_ < 0)
-    return Error{"cannot write " + file + ": " + std::generic_category().message(errno),
+    return Error{file + ": cannot be written: " + std::generic_category().message(errno),
                  "check the permissions of the folder"};
   if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return lock;  // this file system has no locks
@@ -204,8 +204,8 @@ Status commit_model_folder(const std::string& tmp, const std::string& out) {
   if (old.empty()) return {};
   const auto kept = [&](const std::string& why) {
     return Error{
-        out + " is in place, but not all other files of the folder could be moved back to it: " + why,
-        "they are in " + old};
+        out + ": is complete, but not all other files of the folder could be moved back to it: " + why,
+        "move them from " + old};
   };
   const Result<std::optional<FolderMark>> mark = read_mark(old);
   if (!mark) return kept(mark.error().what);

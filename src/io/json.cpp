@@ -170,7 +170,7 @@ Status parse_json_events(std::string_view text, const std::string& name, JsonEve
   try {
     if (json::sax_parse(begin, end, &handler)) return {};
   } catch (const std::bad_alloc&) {
-    return Error{name + ": out of memory", "is this the right file?"};
+    return Error{name + ": out of memory", "free some memory, or give a smaller file"};
   }
   return error(read, handler.problem());
 }
@@ -206,7 +206,7 @@ Status save_json(const std::string& path, const Json& value) {
   try {
     text = value.dump(2) + "\n";
   } catch (const Json::exception&) {
-    return Error{"cannot write " + path + ": a name or text in it is not UTF-8", "use UTF-8 text only"};
+    return Error{path + ": cannot be written: a name or text in it is not UTF-8", "use UTF-8 text only"};
   }
   return write_atomic(path, text);
 }

@@ -367,7 +367,7 @@ Result<SafeTensors> SafeTensors::open_model(const std::string& dir) {
   const std::filesystem::path folder(dir);
   std::error_code ec;
   if (!std::filesystem::is_directory(folder, ec))
-    return Error{dir + ": there is no such folder", "name the folder of a model"};
+    return Error{dir + ": does not exist", "name the folder of a model"};
   if (std::filesystem::exists(folder / kOneFile, ec)) return open((folder / kOneFile).string());
   if (std::filesystem::exists(folder / kIndex, ec)) return open_sharded((folder / kIndex).string());
   return Error{dir + ": holds neither " + std::string(kOneFile) + " nor " + std::string(kIndex),
@@ -395,7 +395,9 @@ Status stream_safetensors(const std::string& path, const std::vector<TensorSpec>
     const size_t x = layout_rank(a.dtype), y = layout_rank(b.dtype);
     return x != y ? x < y : a.name < b.name;
   });
-  const auto refuse = [&](const std::string& why) { return Error{"cannot write " + path + ": " + why}; };
+  const auto refuse = [&](const std::string& why) {
+    return Error{path + ": cannot be written: " + why, "rename it"};
+  };
   std::string header = "{";
   std::map<std::string_view, int> seen;
   try {

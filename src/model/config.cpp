@@ -31,12 +31,12 @@ std::optional<MixerSpec> parse_layer_mixer(const Json& layer, const std::string&
   const auto mixer = layer.find("mixer");
   if (mixer == layer.end() || !mixer->is_object() || !mixer->contains("type") ||
       !(*mixer)["type"].is_string()) {
-    problems.push_back({where, "has no type", "known: " + mixers.names()});
+    problems.push_back({where, "has no type", "use one of: " + mixers.names()});
     return {};
   }
   const std::string type = (*mixer)["type"];
   if (const MixerEntry* entry = mixers.find(type)) return parse_mixer(*entry, *mixer, where, c, problems);
-  problems.push_back({where + ".type", "is '" + type + "'", "known: " + mixers.names()});
+  problems.push_back({where + ".type", "is '" + type + "'", "use one of: " + mixers.names()});
   return {};
 }
 
@@ -183,7 +183,8 @@ Status set_path(Json& at, std::string_view path, const Json& value, const std::s
     for (const auto& [k, unused] : at.items()) keys.push_back(k);
     return Error{fmt::format("--set {}: there is no '{}'", whole, key), suggest(key, keys)};
   }
-  return Error{fmt::format("--set {}: '{}' goes below a plain value", whole, key), "shorten the path"};
+  return Error{fmt::format("--set {}: cannot descend to '{}', its parent is a scalar", whole, key),
+               "remove the last part of the path"};
 }
 
 }  // namespace
@@ -191,7 +192,7 @@ Status set_path(Json& at, std::string_view path, const Json& value, const std::s
 Status apply_override(Json& config, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    return Error{"--set " + text + ": no value",
+    return Error{"--set " + text + ": has no value",
                  "write it as path=value, e.g. --set pattern.0.mixer.window=64"};
   const std::string plain = text.substr(equals + 1);
   const Result<Json> parsed = parse_ordered_json(plain, "value");

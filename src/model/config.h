@@ -52,7 +52,7 @@ struct ParamConfig {
 enum class InitScheme : uint8_t { kScaled, kFla };
 
 struct ModelConfig {
-  int64_t vocab_size = 256, outputs = 0, d_model = 128, n_layers = 2;
+  int64_t vocab_size = 256, outputs = 0, d_model = 128, n_layers = 2, train_length = 0;
   double norm_eps = 1e-6, init_std = 0.02;
   Dropout dropout, embedding_dropout;
   InitScheme init = InitScheme::kScaled;
@@ -67,6 +67,9 @@ struct ModelConfig {
       "number of tokens that can be predicted, the first of the vocabulary; 0 = all");
     v("d_model", d_model, {1, 1 << 20}, "width of the residual stream");
     v("n_layers", n_layers, {1, 10000}, "number of layers; the pattern repeats until it is reached");
+    v("train_length", train_length, {0, 1 << 30},
+      "tokens per sequence of the text the model was trained on: the context of `braid eval`, and an "
+      "export's `max_position_embeddings`; 0 = unknown");
     v("norm_eps", norm_eps, {0, 1}, "added to the mean square in every RMSNorm");
     v("init", init, {{"scaled", InitScheme::kScaled}, {"fla", InitScheme::kFla}},
       "initial weights: normal with init_std, except matrices that write to the residual stream and "

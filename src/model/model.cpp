@@ -156,7 +156,8 @@ Result<Folder> open_folder(const std::string& dir, const MixerTable& mixers) {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const MixerTable& mixers) {
+Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const MixerTable& mixers,
+                                           const LoadProgress& progress) {
   Result<Folder> folder = open_folder(dir, mixers);
   if (!folder) return folder.error();
   std::unique_ptr<Model> model = std::move(folder->model);
@@ -171,14 +172,19 @@ Result<std::unique_ptr<Model>> Model::load(const std::string& dir, const MixerTa
       assemble_params(*folder->family, *model, *file, dir, left_out);
   if (!params) return params.error();
   model->params_.allocate();
-  for (size_t i = 0; i < params->size(); ++i)
+  uint64_t done = 0;
+  for (size_t i = 0; i < params->size(); ++i) {
     read_numbers({(*params)[i].pieces, {}}, model->params_[i], 0,
                  model->params_.block().subspan(model->params_[i].offset, model->params_[i].count()));
+    done += model->params_[i].count();
+    if (progress) progress(done, model->params_.count());
+  }
   return model;
 }
 
 Result<std::unique_ptr<Model>> Model::load_stored(const std::string& dir, std::optional<WeightFormat> format,
-                                                  Par par, const MixerTable& mixers) {
+                                                  Par par, const MixerTable& mixers,
+                                                  const LoadProgress& progress) {
   Result<Folder> folder = open_folder(dir, mixers);
   if (!folder) return folder.error();
   std::unique_ptr<Model> model = std::move(folder->model);
@@ -197,7 +203,7 @@ Result<std::unique_ptr<Model>> Model::load_stored(const std::string& dir, std::o
     sources = *std::move(own);
   }
   Result<std::shared_ptr<StoredWeights>> stored =
-      StoredWeights::load(*std::move(file), sources, format, model->params_, par);
+      StoredWeights::load(*std::move(file), sources, format, model->params_, par, progress);
   if (!stored) return Error{dir + ": " + stored.error().what, stored.error().fix};
   model->stored_ = *std::move(stored);
   return model;
@@ -221,9 +227,9 @@ Status Model::load_weights(const std::string& path) {
   Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
   if (is_quantised(*file))
-    return Error{path + " is quantised", "it is for inference; here the original is needed"};
+    return Error{path + ": is quantised, which is for inference alone", "give the original model"};
   if (const std::vector<Problem> problems = param_problems(*file); !problems.empty())
-    return to_error(path + " does not fit its config", problems);
+    return to_error(path + ": does not fit its config", problems);
   if (!params_.allocated()) params_.allocate();
   for (size_t i = 0; i < params_.all().size(); ++i) {
     const Param& p = params_[i];

@@ -6,6 +6,7 @@
 //   Mat<float> logits = model->logits(exec, h);
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,13 +29,16 @@ class Model {
 
   // A model folder: config.json and model.safetensors, Braid's own or of a family that it can read.
   // `mixers`: what its layers may name.
+  using LoadProgress = std::function<void(uint64_t done, uint64_t all)>;  // elements of the weights
   static Result<std::unique_ptr<Model>> load(const std::string& dir,
-                                             const MixerTable& mixers = built_in_mixers());
+                                             const MixerTable& mixers = built_in_mixers(),
+                                             const LoadProgress& progress = {});
   // For inference alone: matrices stay where and as they are stored, or are brought to a format
   // (model/stored.h). Norms, gates, convolutions and decays are f32 always.
   static Result<std::unique_ptr<Model>> load_stored(const std::string& dir,
                                                     std::optional<WeightFormat> format = {}, Par par = {},
-                                                    const MixerTable& mixers = built_in_mixers());
+                                                    const MixerTable& mixers = built_in_mixers(),
+                                                    const LoadProgress& progress = {});
   Status save(const std::string& dir) const;
   Status save_weights(const std::string& path) const;
   Status load_weights(const std::string& path);  // names and shapes must be exactly this model's

@@ -323,23 +323,23 @@ std::optional<Dims> parse_dims(std::string_view size) {
 
 Result<Json> preset_config(const std::string& arch, const std::string& size, int64_t vocab_size) {
   const Preset* p = find_preset(arch);
-  if (!p) return Error{"there is no architecture '" + arch + "'", suggest(arch, preset_names())};
+  if (!p) return Error{"--arch " + arch + ": is not an architecture", suggest(arch, preset_names())};
   if (vocab_size < 1 || vocab_size > (1 << 24))
-    return Error{fmt::format("a vocabulary of {} tokens is not possible", vocab_size), "use 1 to 16777216"};
+    return Error{fmt::format("--vocab: is {}", vocab_size), "use 1 to 16777216"};
   if (p->own_sizes)
     for (const OwnSize& s : p->own_sizes())
       if (s.name == size) return s.config();
   if (const std::optional<Dims> exact = parse_dims(size)) {
     const Dims& d = *exact;
     if (d.d_model < 1 || d.n_layers < 1 || d.heads < 1 || d.d_model % d.heads != 0)
-      return Error{fmt::format("size '{}': the width must be a multiple of the number of heads", size),
-                   "e.g. d128-l2-h4: width 128, 2 layers, 4 heads"};
+      return Error{fmt::format("--size {}: width {} is no multiple of {} heads", size, d.d_model, d.heads),
+                   "use e.g. d128-l2-h4: width 128, 2 layers, 4 heads"};
     return config_of(*p, d, vocab_size);
   }
   const Size* s = find_size(size);
   if (!s)
-    return Error{fmt::format("{} has no size '{}'", arch, size),
-                 suggest(size, size_names(p)) + "; or exact dimensions such as d128-l2-h4-f512"};
+    return Error{fmt::format("--size {}: is not a size of {}", size, arch),
+                 suggest(size, size_names(p)) + ", or exact dimensions such as d128-l2-h4-f512"};
   const int64_t vocab = std::max(vocab_size, s->vocab_size);
   // The number of parameters is linear in the inner width: two points give the width that fits.
   bool experts = false;

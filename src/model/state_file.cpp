@@ -22,6 +22,13 @@ std::string weights_hash(const ParamSet& params) {
   return h.hex();
 }
 
+// The settings that decide what a state means.
+std::string config_text(const ModelConfig& config) {
+  Json json = to_json(config);
+  json.erase("train_length");
+  return json.dump();
+}
+
 constexpr const char* kContent = "content";  // the key of the hash of all the rest
 
 std::string content_hash(const std::map<std::string, std::string>& metadata,
@@ -113,7 +120,7 @@ class Reader {
   std::vector<Problem> finish() {
     for (const std::string& name : file_.names())
       if (std::ranges::find(known_, name) == known_.end())
-        problem(name, "is nothing that this model remembers", "was the file changed?");
+        problem(name, "is not part of this model's state", "save the state again");
     return std::move(problems_);
   }
 
@@ -153,7 +160,7 @@ Status save_state(const State& state, const Model& model, const std::string& pat
     tensors.push_back({kTokens, {read.data(), DType::kI32, {static_cast<int64_t>(read.size())}}});
   std::map<std::string, std::string> metadata{{"format", kFormat},
                                               {"position", std::to_string(state.position)},
-                                              {"config", to_json(model.config()).dump()},
+                                              {"config", config_text(model.config())},
                                               {"weights", weights_hash(model.params())}};
   metadata[kContent] = content_hash(metadata, tensors);
   return write_safetensors(path, tensors, metadata);
@@ -169,18 +176,18 @@ Result<SavedState> load(const Model& model, const std::string& path, bool compar
     return at == file->metadata().end() ? std::string() : at->second;
   };
   if (value("format") != kFormat)
-    return Error{path + " is not a saved state", "give a file that --save-state wrote"};
-  if (value("config") != to_json(model.config()).dump())
-    return Error{path + " was saved by a model with another config", "use it with the model that wrote it"};
+    return Error{path + ": is not a saved state", "give a file that --save-state wrote"};
+  if (value("config") != config_text(model.config()))
+    return Error{path + ": was saved by a model with another config", "use it with the model that wrote it"};
   if (compare_hashes && value("weights") != weights_hash(model.params()))
-    return Error{path + " was saved by a model of this config, but with other weights",
+    return Error{path + ": was saved by a model with the same config and other weights",
                  "use it with the weights that wrote it"};
   if (compare_hashes) {
     std::vector<NamedTensor> tensors;
     for (const std::string& name : file->names()) tensors.push_back({name, *file->find(name)});
     if (value(kContent) != content_hash(file->metadata(), std::move(tensors)))
-      return Error{path + " was changed after it was saved: its content has another hash",
-                   "save the state again, or restore the file from where it is whole"};
+      return Error{path + ": was changed after it was saved: its content has another hash",
+                   "save the state again, or restore the file"};
   }
   const std::string number = value("position");
   SavedState saved{model.new_state(), {}};
@@ -211,14 +218,14 @@ Result<SavedState> load(const Model& model, const std::string& path, bool compar
     }
   }
   if (const std::vector<Problem> problems = reader.finish(); !problems.empty())
-    return to_error(path + " does not fit this model", problems);
+    return to_error(path + ": does not fit this model", problems);
   // Pages may be missing where nobody looks back that far, and nowhere else.
   size_t held = 0;
   std::vector<KvSegment> segments;
   for (const LayerState& l : state.layers) l.kv.segments(segments);
   for (const KvSegment& x : segments) held += x.count * (x.k_stride + x.v_stride);
   if (held < model.state_size(state.position).memory - model.state_size(0).memory)
-    return Error{fmt::format("{} holds fewer keys and values than position {} needs", path, state.position),
+    return Error{fmt::format("{}: holds fewer keys and values than position {} needs", path, state.position),
                  "save the state again"};
   return saved;
 }

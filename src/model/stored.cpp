@@ -69,7 +69,7 @@ Result<std::vector<ParamSource>> braid_sources(const ParamSet& params, const Saf
   }
   const auto view_of = [&](const std::string& name) { return file.find(name); };
   if (const std::vector<Problem> problems = tensor_problems(wanted, file.names(), view_of); !problems.empty())
-    return to_error(path + " does not fit its config", problems);
+    return to_error(path + ": does not fit its config", problems);
   return sources;
 }
 
@@ -100,23 +100,28 @@ void read_numbers(const ParamSource& from, const Param& p, size_t first, std::sp
 Result<std::shared_ptr<StoredWeights>> StoredWeights::load(SafeTensors file,
                                                            const std::vector<ParamSource>& sources,
                                                            std::optional<WeightFormat> wanted,
-                                                           ParamSet& params, Par par) {
+                                                           ParamSet& params, Par par,
+                                                           const LoadProgress& progress) {
   std::shared_ptr<StoredWeights> all(new StoredWeights());
   bool mapped = false;
   const size_t n = params.all().size();
   std::vector<StoredMatrix> stored(n);
   all->parts_.resize(n);
+  const uint64_t elements = params.count();
+  uint64_t done = 0;
   for (size_t i = 0; i < n; ++i) {
     const Param& p = params[i];
     const ParamSource& from = sources[i];
+    if (progress) progress(done, elements);
+    done += p.count();
     if (p.precise) continue;
     const std::optional<WeightFormat> own = from.format();
     const WeightFormat kept = kept_format(p, from, wanted);
     if (own && has_scales(*own) && kept != *own)
-      return Error{
-          fmt::format("the weights are stored as {}, not {}", weight_format_name(*own),
-                      weight_format_name(kept)),
-          fmt::format("leave the option out, or make {} from the original", weight_format_name(kept))};
+      return Error{fmt::format("the weights are stored as {}, not {}", weight_format_name(*own),
+                               weight_format_name(kept)),
+                   fmt::format("leave --quant or --dtype out, or make {} from the original",
+                               weight_format_name(kept))};
     std::vector<StoredRows>& parts = all->parts_[i];
     mapped |= own == kept;
     if (own == kept) {

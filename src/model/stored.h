@@ -4,6 +4,7 @@
 // says what they mean.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ WeightFormat kept_format(const Param& p, const ParamSource& from, std::optional<
 // A parameter's numbers from `first` on, as f32.
 void read_numbers(const ParamSource& from, const Param& p, size_t first_row, std::span<float> to);
 
+using LoadProgress = std::function<void(uint64_t done, uint64_t all)>;  // elements of the weights
+
 // What a model's stored matrices look at.
 class StoredWeights {
  public:
@@ -44,7 +47,7 @@ class StoredWeights {
   static Result<std::shared_ptr<StoredWeights>> load(SafeTensors file,
                                                      const std::vector<ParamSource>& sources,
                                                      std::optional<WeightFormat> wanted, ParamSet& params,
-                                                     Par par);
+                                                     Par par, const LoadProgress& progress = {});
 
  private:
   StoredWeights() = default;

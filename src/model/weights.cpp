@@ -27,7 +27,7 @@ std::vector<Problem> tensor_problems(const std::vector<TensorSpec>& wanted,
   }
   for (const std::string& name : names_in_file)
     if (!names.contains(name))
-      problems.push_back({name, "is not a parameter of this model", "does config.json belong to this file?"});
+      problems.push_back({name, "is not a parameter of this model", "use the config.json of this file"});
   return problems;
 }
 

@@ -143,7 +143,7 @@ const CallableOp* find_callable_op(std::string_view name) {
 Error no_such_op(std::string_view name) {
   std::vector<std::string> names;
   for (const CallableOp* c : all_callable_ops()) names.push_back(c->name);
-  return {fmt::format("op: there is no op '{}'", name), suggest(std::string(name), names)};
+  return {fmt::format("op: name is '{}'", name), suggest(std::string(name), names)};
 }
 
 Result<OpCall> OpCall::make(const CallableOp& op, const OpOptions& o) {

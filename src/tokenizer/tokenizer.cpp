@@ -60,8 +60,8 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
     else if (fs::exists(in_dir("tokenizer.bin"), ignored))
       file = in_dir("tokenizer.bin");
     else
-      return Error{path + ": no tokenizer in this folder",
-                   "expected tokenizer.json, vocab.json with merges.txt, tokenizer.model or tokenizer.bin"};
+      return Error{path + ": has no tokenizer",
+                   "add tokenizer.json, vocab.json with merges.txt, tokenizer.model or tokenizer.bin"};
   } else if (fs::path(path).filename() == "vocab.json" || fs::path(path).filename() == "merges.txt") {
     return Shared::make(pipeline_from_vocab(dir.empty() ? "." : dir), path, config);
   }

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "io/json.h"
 #include "support/test_dir.h"
+#include "tokenizer/train.h"
 #include "tokenizer/utf8.h"
 
 namespace braid {
@@ -461,6 +462,19 @@ TEST(Tokenizer, AnExpressionWithoutEndIsAnError) {
                                      {"normalized", false},
                                      {"special", false}});
   EXPECT_FALSE(Tokenizer::parse(decoder.dump()));
+}
+
+// For other engines: the ids of all UTF-8 text are its bytes.
+TEST(Tokenizer, TheFileOfBytesHasTheIdsOfBytes) {
+  const Result<Tokenizer> file = Tokenizer::parse(byte_tokenizer_json());
+  ASSERT_TRUE(file) << file.error().what;
+  const Tokenizer bytes = Tokenizer::bytes();
+  EXPECT_EQ(file->vocab_size(), 256);
+  const std::string text = "  Grüße, 東京!\n\t don't 12 345\x01\x7f 🙂";
+  EXPECT_EQ(*file->encode(text), *bytes.encode(text));
+  EXPECT_EQ(*file->decode(*file->encode(text)), text);
+  for (int32_t id = 0; id < 256; ++id)
+    EXPECT_EQ(file->token_bytes(id), std::string(1, static_cast<char>(id))) << id;
 }
 
 }  // namespace

@@ -117,33 +117,38 @@ class Trainer {
   std::vector<std::pair<int32_t, int32_t>> merges_;
 };
 
-std::string to_json(const Trainer& trainer, const BpeTraining& o) {
+Json byte_level(bool use_regex) {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json pre_tokenizer_json(const BpeTraining& o) {
+  if (o.pattern.empty()) return byte_level(true);
+  return {{"type", "Sequence"},
+          {"pretokenizers", Json::array({Json{{"type", "Split"},
+                                              {"pattern", Json{{"Regex", o.pattern}}},
+                                              {"behavior", "Isolated"},
+                                              {"invert", false}},
+                                         byte_level(false)})}};
+}
+
+std::string to_json(std::span<const std::string> names,
+                    std::span<const std::pair<int32_t, int32_t>> all_merges,
+                    std::span<const std::string> special, const Json& pre_tokenizer) {
   Json j;
   j["version"] = "1.0";
   j["truncation"] = j["padding"] = nullptr;
   j["added_tokens"] = Json::array();
-  for (size_t i = 0; i < o.special.size(); ++i)
+  for (size_t i = 0; i < special.size(); ++i)
     j["added_tokens"].push_back({{"id", i},
-                                 {"content", o.special[i]},
+                                 {"content", special[i]},
                                  {"single_word", false},
                                  {"lstrip", false},
                                  {"rstrip", false},
                                  {"normalized", false},
                                  {"special", true}});
   j["normalizer"] = nullptr;
-  const auto byte_level = [](bool use_regex) {
-    return Json{
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
-  };
-  if (o.pattern.empty())
-    j["pre_tokenizer"] = byte_level(true);
-  else
-    j["pre_tokenizer"] = {{"type", "Sequence"},
-                          {"pretokenizers", Json::array({Json{{"type", "Split"},
-                                                              {"pattern", Json{{"Regex", o.pattern}}},
-                                                              {"behavior", "Isolated"},
-                                                              {"invert", false}},
-                                                         byte_level(false)})}};
+  j["pre_tokenizer"] = pre_tokenizer;
   j["post_processor"] = nullptr;
   j["decoder"] = byte_level(true);
   Json& model = j["model"];
@@ -157,12 +162,11 @@ std::string to_json(const Trainer& trainer, const BpeTraining& o) {
   std::string text = j.dump(1);
   const auto quoted = [](const std::string& s) { return Json(s).dump(); };
   std::string vocab, merges;
-  for (size_t i = 0; i < trainer.names().size(); ++i)
-    vocab += fmt::format("{}\n   {}: {}", i ? "," : "", quoted(trainer.names()[i]), i);
-  for (const auto& [left, right] : trainer.merges())
+  for (size_t i = 0; i < names.size(); ++i)
+    vocab += fmt::format("{}\n   {}: {}", i ? "," : "", quoted(names[i]), i);
+  for (const auto& [left, right] : all_merges)
     merges += fmt::format("{}\n   {}", merges.empty() ? "" : ",",
-                          quoted(trainer.names()[static_cast<size_t>(left)] + " " +
-                                 trainer.names()[static_cast<size_t>(right)]));
+                          quoted(names[static_cast<size_t>(left)] + " " + names[static_cast<size_t>(right)]));
   const std::string_view vocab_mark = "\"@vocab\"", merges_mark = "\"@merges\"";
   text.replace(text.rfind(merges_mark), merges_mark.size(), merges.empty() ? "[]" : "[" + merges + "\n  ]");
   text.replace(text.rfind(vocab_mark), vocab_mark.size(), "{" + vocab + "\n  }");
@@ -174,7 +178,7 @@ std::string to_json(const Trainer& trainer, const BpeTraining& o) {
 Result<TrainedBpe> train_bpe(std::string_view text, const BpeTraining& o) {
   const int64_t least = 256 + static_cast<int64_t>(o.special.size());
   if (o.vocab < least || o.vocab > kMaxVocab)
-    return Error{fmt::format("a vocabulary of {} tokens is not possible", o.vocab),
+    return Error{fmt::format("--vocab: is {}", o.vocab),
                  fmt::format("use {} (the bytes and the special tokens) to {}", least, kMaxVocab)};
   std::vector<std::string> names = o.special;
   std::vector<std::string> stand_ins(byte_level_chars().begin(), byte_level_chars().end());
@@ -185,9 +189,8 @@ Result<TrainedBpe> train_bpe(std::string_view text, const BpeTraining& o) {
     std::string scratch;
     if (names[i].empty() || valid_utf8(names[i], scratch).data() != names[i].data() ||
         !ids.emplace(names[i], static_cast<int32_t>(i)).second)
-      return Error{
-          "the special token " + in_quotes(names[i]) + " is empty, not UTF-8, given twice or a single byte",
-          "give each special token once"};
+      return Error{"--special: " + in_quotes(names[i]) + " is empty, not UTF-8, given twice or a single byte",
+                   "give each special token once"};
   }
   const Result<SplitStep> split = isolate_step(o.pattern.empty() ? kGpt2Pattern : o.pattern);
   if (!split) return split.error();
@@ -214,10 +217,12 @@ Result<TrainedBpe> train_bpe(std::string_view text, const BpeTraining& o) {
   const auto target = static_cast<size_t>(o.vocab);
   const uint64_t all = target - trainer.vocab();
   while (trainer.vocab() < target && trainer.step(o.min_count))
-    if (o.progress && !o.progress(trainer.merges().size(), all)) return Error{"stopped", ""};
+    if (o.progress && !o.progress(trainer.merges().size(), all)) return Error{"interrupted", "run it again"};
   out.vocab = static_cast<int64_t>(trainer.vocab());
-  out.json = to_json(trainer, o);
+  out.json = to_json(trainer.names(), trainer.merges(), o.special, pre_tokenizer_json(o));
   return out;
 }
+
+std::string byte_tokenizer_json() { return to_json(byte_level_chars(), {}, {}, byte_level(false)); }
 
 }  // namespace braid

@@ -28,4 +28,7 @@ struct TrainedBpe {
 };
 Result<TrainedBpe> train_bpe(std::string_view text, const BpeTraining& options);
 
+// The tokenizer.json of one token per byte, for other engines: a byte-level BPE without merges.
+std::string byte_tokenizer_json();
+
 }  // namespace braid

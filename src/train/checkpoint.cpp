@@ -125,7 +125,7 @@ Status load_moments(const std::string& file, Optimizer& optimizer) {
     const View* v = moments->find(name);
     if (!v || v->dtype != DType::kF32 || v->shape != to->shape())
       return Error{fmt::format("{}: '{}' is not F32 {}", file, name, to->shape().text()),
-                   "was the config changed since?"};
+                   "restore the config.json of the run"};
     std::ranges::copy(v->as<float>(), to->as<float>().begin());
   }
   const auto at = moments->metadata().find("steps");

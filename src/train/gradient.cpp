@@ -198,7 +198,8 @@ Outcome Gradient::run_slice(const Batch& batch, const Slice& slice, Workspace& m
 
   Exec exec = executor(memory, grads, par, step, index, profile);
   const Var h = model_.hidden(exec, {.tokens = view.tokens, .offsets = offsets}, rows);
-  const LossResult loss = linear_cross_entropy(exec, h, model_.head(), targets, weights);
+  const LossResult loss =
+      linear_cross_entropy(exec, h, model_.head(), targets, weights, static_cast<float>(options_.z_loss));
   Outcome o{.loss = loss.loss,
             .tokens = view.tokens.size(),
             .supervised = n,

@@ -21,6 +21,7 @@ struct GradientOptions {
   size_t slice_tokens = 0;  // 0: as suits the model
   size_t lanes = 16;        // at most; fewer when their gradients would not fit kLaneBytes
   uint64_t seed = 0;        // of the dropout stream
+  double z_loss = 0;        // times lse^2 is added to what the gradient is of; no loss shows it
   bool recompute = false;   // keep only the input of each layer; backward runs the layer again
 };
 

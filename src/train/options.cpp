@@ -50,6 +50,8 @@ std::vector<Problem> unusable(const TrainOptions& o) {
   range("--grow-at", o.grow_at, 0, 1), range("--stop-at", o.stop_at, 0, 1),
       range("--minutes", o.minutes, 0, 1e7);
   range("--seed", o.seed, 0, 9e15);
+  range("--momentum", o.momentum, 0, 0.9999999), range("--z-loss", o.z_loss, 0, 1e3);
+  choice("--optimizer", o.optimizer, {"adamw", "muon"});
   choice("--schedule", o.schedule, {"cosine", "constant", "wsd"});
   choice("--precision", o.precision, {"f32", "bf16"});
   if (o.eval_every == 0 && (o.patience > 0 || o.stop_at > 0))
@@ -67,13 +69,13 @@ std::string absolute(const std::string& path) {
   return ec ? path : whole.lexically_normal().string();
 }
 
-// A value as a message shows it.
-std::string shown(const std::string& x) { return "'" + x + "'"; }
-std::string shown(bool x) { return x ? "given" : "not given"; }
+// A value as a message shows it; empty: the option is not given.
+std::string shown(const std::string& x) { return x.empty() ? "" : "'" + x + "'"; }
+std::string shown(bool x) { return x ? "on" : ""; }
 std::string shown(int64_t x) { return std::to_string(x); }
 std::string shown(double x) { return fmt::format("{:g}", x); }
 std::string shown(const std::vector<std::string>& x) {
-  return x.empty() ? "not given" : fmt::format("'{}'", fmt::join(x, "', '"));
+  return x.empty() ? "" : fmt::format("'{}'", fmt::join(x, "', '"));
 }
 
 std::map<std::string, std::string> fixed_options(TrainOptions& o) {
@@ -106,8 +108,10 @@ std::vector<Problem> changed_on_the_way(TrainOptions asked, TrainOptions started
   std::vector<Problem> p;
   for (const auto& [name, value] : now)
     if (value != then.at(name))
-      p.push_back({name, "is " + value + ", but the run was started with " + then.at(name),
-                   "leave it out, or start a new run"});
+      p.push_back({name,
+                   fmt::format("{}, but the run was started {}", value.empty() ? "is missing" : "is " + value,
+                               then.at(name).empty() ? "without it" : "with " + then.at(name)),
+                   value.empty() ? "give it as the run has it" : "leave it out, or start a new run"});
   return p;
 }
 

@@ -25,7 +25,7 @@ struct TrainOptions {
   double grow_at = 0, stop_at = 0, minutes = 0;
   double lr = 1e-3, min_lr_ratio = 0.1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
          clip = 1.0;
-  double momentum = 0.95;
+  double momentum = 0.95, z_loss = 0;
   std::string optimizer = "adamw", schedule = "cosine", precision = "f32";
   bool recompute = false, fixed_embedding = false, decay_norms = false;
   int64_t seed = 0, threads = 0;
@@ -50,12 +50,13 @@ struct TrainOptions {
     v("--task", task, "train on a synthetic task: a name that `braid tasks` prints");
     v("--task-set", task_set, "change one setting of the task, e.g. train_max=80; may be repeated");
     v("--fixed-embedding", fixed_embedding,
-      "the task's own input vectors, padded with zeros, in the place of learned embeddings (stress, "
+      "use the task's own input vectors, padded with zeros, instead of learned embeddings (stress, "
       "reachability, state-recall)");
-    v("--text", text, "train on a text file; @shakespeare is one that comes with the program");
+    v("--text", text, "train on a text file; @shakespeare is inside the program");
     v("--tokenizer", tokenizer,
-      "folder or file of the text's tokenizer, which goes along with the model (`braid tokenizer train` "
-      "makes one); else a token for each byte");
+      "folder or file of the text's tokenizer, copied to --run (`braid tokenizer train` makes one); default: "
+      "one "
+      "token per byte");
     v("--data", data,
       "train on a folder of tokens that `braid data tokenize` made, FOLDER or FOLDER:WEIGHT; repeated, a "
       "mixture; or a mixture's file");
@@ -67,17 +68,20 @@ struct TrainOptions {
     v("--eval-length", eval_length, "tokens per held-out sequence of text; 0 = as --length");
     v("--run", run, "folder for the run: config, metrics, checkpoints, model");
     v("--resume", resume,
-      "go on from the last checkpoint in --run that is whole, with the options stored there; what is trained "
-      "and on what cannot change");
+      "continue from the last complete checkpoint in --run, with the options stored there; model and data "
+      "cannot "
+      "change");
     v("--steps", steps, "optimiser updates");
     v("--tokens", tokens, "instead of --steps: tokens to train on, e.g. 100M; 0 = as --steps says");
     v("--batch", batch, "sequences per batch");
     v("--grow-at", grow_at,
-      "curriculum: make the task's training samples longer whenever their accuracy reaches this; 0 = never");
-    v("--stop-at", stop_at, "stop when the held-out headline metric (accuracy) reaches this; 0 = never");
-    v("--patience", patience, "stop after this many evaluations without a better one; 0 = never");
+      "curriculum: training samples of the task grow when their accuracy reaches this share, 0 to 1; 0 = "
+      "never");
+    v("--stop-at", stop_at,
+      "stop when the held-out headline metric (accuracy) reaches this share, 0 to 1; 0 = never");
+    v("--patience", patience, "stop after this many evaluations without improvement; 0 = never");
     v("--minutes", minutes,
-      "stop after so much training time, evaluations and resumed parts included; 0 = no limit");
+      "training time after which to stop, with evaluations and resumed parts; 0 = no limit");
     v("--accumulate", accumulate, "batches per update");
     v("--lr", lr, "peak learning rate");
     v("--schedule", schedule, "learning rate over time: cosine, constant or wsd (warm-up, stable, decay)");
@@ -85,20 +89,23 @@ struct TrainOptions {
     v("--min-lr-ratio", min_lr_ratio, "learning rate at the end, as a share of the peak");
     v("--optimizer", optimizer,
       "adamw; or muon: orthogonalised momentum for the matrices inside the layers, AdamW for the rest");
+    v("--z-loss", z_loss,
+      "adds this times logsumexp^2 of the logits to what is minimised, e.g. 1e-4; 0 = none");
     v("--momentum", momentum, "Muon's momentum");
     v("--weight-decay", weight_decay, "weight decay; not on norms, biases and decay rates");
     v("--decay-norms", decay_norms,
-      "weight decay on the weights of norms, too, as plain loops in PyTorch have");
+      "weight decay on the weights of norms, too, as in PyTorch loops without parameter groups");
     v("--beta1", beta1, "AdamW beta1");
     v("--beta2", beta2, "AdamW beta2");
     v("--eps", eps, "AdamW epsilon");
     v("--clip", clip, "limit of the gradient's norm; 0 = none");
     v("--precision", precision, "f32, or bf16: matrix products on bf16 operands with f32 sums");
     v("--recompute", recompute,
-      "keep only the input of each layer and run it again for the gradient: less memory, more time, the same "
-      "bits");
-    v("--seed", seed, "of initial weights, data order and dropout");
-    v("--threads", threads, "threads; 0 = all cores. The result does not depend on it");
+      "keep only each layer's input and compute it again for the gradient: less memory, more time, "
+      "bit-identical "
+      "results");
+    v("--seed", seed, "random seed of initial weights, data order and dropout");
+    v("--threads", threads, "threads; 0 = all cores; results are bit-identical");
     v("--checkpoint-every", checkpoint_every, "steps between checkpoints");
     v("--keep", keep, "checkpoints kept besides the best");
     v("--eval-every", eval_every, "steps between evaluations on held-out data; 0 = only at the end");

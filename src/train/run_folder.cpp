@@ -51,7 +51,7 @@ Result<RunFolder> RunFolder::start(const std::string& dir, bool over, const std:
   if (!folder) return folder;
   if (!over && (exists(dir + "/run.json") || exists(dir + "/state")))
     return Error{option + " " + dir + ": there is a run in this folder",
-                 "add --resume to go on with it, or choose another " + option};
+                 "add --resume to continue it, or choose another " + option};
   if (Status s = remove_checkpoints(dir); !s) return s.error();
   for (const char* name : {"run.json", "metrics.jsonl", "samples.txt", "result.json", "report.html",
                            "model.safetensors", "config.json"})

@@ -50,7 +50,7 @@ Status validate(const TrainOptions& o) {
   if (o.task.empty() && o.grow_at > 0) p.push_back({"--grow-at", "needs --task", "a text has no curriculum"});
   if (o.task.empty() && o.stop_at > 0)
     p.push_back({"--stop-at", "needs --task", "for a text use --patience, --minutes or --steps"});
-  if (!p.empty()) return to_error("these options cannot be used", p);
+  if (!p.empty()) return wrong_options(p);
   return {};
 }
 
@@ -58,9 +58,11 @@ Status check_batch(const TrainOptions& o, const Source& source) {
   const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.accumulate) *
                         static_cast<double>(source.max_length());
   if (tokens < 4e9) return {};
-  return Error{fmt::format("a step of {} x {} sequences could have {:.3g} tokens; the limit is 4e9", o.batch,
-                           o.accumulate, tokens),
-               "use a smaller --batch or shorter sequences"};
+  return Error{
+      fmt::format(
+          "--batch, --accumulate: a step of {} x {} sequences could have {:.3g} tokens, the limit is 4e9",
+          o.batch, o.accumulate, tokens),
+      "use a smaller --batch or shorter sequences"};
 }
 
 Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
@@ -69,10 +71,11 @@ Result<ModelConfig> make_config(const TrainOptions& o, int64_t vocab_size) {
   if (!json) return json.error();
   for (const std::string& s : o.set)
     if (Status status = apply_override(*json, s); !status) return status.error();
-  Result<ModelConfig> config = parse_config(*json, own ? o.config : o.arch);
+  Result<ModelConfig> config = parse_config(*json, own ? o.config : "--arch " + o.arch);
   if (config && config->vocab_size < vocab_size)
-    return Error{fmt::format("vocab_size is {}, but the data has {} tokens", config->vocab_size, vocab_size),
-                 "set vocab_size to at least that"};
+    return Error{
+        fmt::format("--set vocab_size: is {}, but the data has {} tokens", config->vocab_size, vocab_size),
+        fmt::format("use {} or more", vocab_size)};
   return config;
 }
 
@@ -81,12 +84,13 @@ namespace {
 // Every token and answer of the data has a row.
 Status fits(const ModelConfig& config, const Source& source) {
   if (config.vocab_size < static_cast<int64_t>(source.vocab_size()))
-    return Error{
-        fmt::format("vocab_size is {}, but the data has {} tokens", config.vocab_size, source.vocab_size()),
-        "set vocab_size to at least that"};
+    return Error{fmt::format("--set vocab_size: is {}, but the data has {} tokens", config.vocab_size,
+                             source.vocab_size()),
+                 fmt::format("use {} or more", source.vocab_size())};
   if (config.answers() < static_cast<int64_t>(source.answers()))
-    return Error{fmt::format("outputs is {}, but the data has {} answers", config.outputs, source.answers()),
-                 "set outputs to at least that, or to 0"};
+    return Error{
+        fmt::format("--set outputs: is {}, but the data has {} answers", config.outputs, source.answers()),
+        fmt::format("use {} or more, or 0", source.answers())};
   return {};
 }
 
@@ -96,10 +100,11 @@ Result<ModelConfig> make_config(const TrainOptions& o, const Source& source) {
   Result<ModelConfig> config = make_config(o, static_cast<int64_t>(source.vocab_size()));
   if (!config) return config;
   if (Status s = fits(*config, source); !s) return s.error();
+  config->train_length = o.task.empty() ? o.length : 0;
   if (!o.fixed_embedding) return config;
   const std::optional<Tensor> rows = source.fixed_embedding();
   if (!rows)
-    return Error{"--fixed-embedding: this data has no input vectors of its own", "leave the option out"};
+    return Error{"--fixed-embedding: the task has no input vectors of its own", "leave the option out"};
   if (rows->shape()[1] > config->d_model)
     return Error{fmt::format("--fixed-embedding: the task's vectors have {} numbers, but d_model is {}",
                              rows->shape()[1], config->d_model),
@@ -218,14 +223,13 @@ Result<Json> continued(const TrainOptions& o, const Source& source, const Traine
   const std::string file = o.run + "/run.json";
   const Result<TrainOptions> started = options_from_json((*record)["options"], file);
   if (!started) return started.error();
-  if (const std::vector<Problem> p = changed_on_the_way(o, *started); !p.empty())
-    return to_error("cannot resume", p);
+  if (const std::vector<Problem> p = changed_on_the_way(o, *started); !p.empty()) return wrong_options(p);
   if (run_version(*record) == 1) {  // with another hash
     if (note) note(file + " is of an earlier version: whether the data is unchanged cannot be told");
     (*record)["data"] = {{"source", source.describe()}, {"fingerprint", source.fingerprint()}};
     (*record)["version"] = kRunVersion;
   } else if ((*record)["data"]["fingerprint"] != source.fingerprint()) {
-    return Error{"cannot resume: the data is not what the run was started with",
+    return Error{fmt::format("--run {}: cannot resume: the data is not what the run was started with", o.run),
                  "restore the text, the task's settings and --seed, or start a new run"};
   }
   return record;
@@ -309,8 +313,9 @@ Result<TrainSummary> run_training(const TrainOptions& asked, Source& source, con
                     : run_record(program, o, source, *model, pool);
   if (Status s = save_json(o.run + "/run.json", record); !s) return s.error();
   if (hooks.on_start)
-    hooks.on_start(fmt::format("{} parameters, {}; {} threads, {}; run folder {}", model->params().count(),
-                               source.describe(), pool.threads(), o.precision, o.run));
+    hooks.on_start(fmt::format("{} parameters, {}; {} thread{}, {}; run folder {}", model->params().count(),
+                               source.describe(), pool.threads(), pool.threads() == 1 ? "" : "s", o.precision,
+                               o.run));
   Trainer trainer(*model, source, pool, o);
   std::optional<EventFile> events;
   if (o.tensorboard) {

@@ -1197,7 +1197,7 @@ TEST(RunRecord, WhatIsTrainedCannotChangeOnTheWay) {
   r.o.resume = true, r.o.steps = 4;
   const TrainOptions same = r.o;
   const auto refused = [&](const char* name) {
-    EXPECT_TRUE(has(what(r.train("again")), std::string("cannot resume"))) << name;
+    EXPECT_TRUE(has(what(r.train("again")), std::string("but the run was started"))) << name;
     EXPECT_TRUE(has(what(r.train("again")), std::string(name) + ": is ")) << name;
     r.o = same;
   };

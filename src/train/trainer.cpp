@@ -25,6 +25,7 @@ constexpr uint64_t kCurriculumSteps = 20;  // whose accuracy decides whether sam
 GradientOptions gradient_options(const TrainOptions& o) {
   return {.precision = o.precision == "bf16" ? Precision::kBf16 : Precision::kF32,
           .seed = static_cast<uint64_t>(o.seed),
+          .z_loss = o.z_loss,
           .recompute = o.recompute};
 }
 
@@ -114,7 +115,7 @@ Status Trainer::open_folder(bool resume) {
   if (!config) return config.error();
   // In whatever order the keys stand.
   if (nlohmann::json(to_json(*config)) != nlohmann::json(to_json(model_.config())))
-    return Error{file + ": is not the config of this model", "go on with the model of the run"};
+    return Error{file + ": is not the config of this model", "resume with the model of the run"};
   return {};
 }
 
@@ -126,18 +127,17 @@ Status Trainer::restore() {
     for (const std::string& what : restored->damaged)
       if (on_note_) on_note_(fmt::format("{}; going on from step {}", what, p_.step));
   } else if (path_exists(options_.run + "/model.safetensors")) {
-    return Error{options_.run + ": has a model, but no checkpoint to go on from", "start a new run"};
+    return Error{options_.run + ": has a model, but no checkpoint to resume from", "start a new run"};
   }
   while (source_.growths() < p_.growths)
     if (!source_.grow())
-      return Error{"the checkpoint's curriculum went further than this task can",
-                   "resume with the task's settings of the run"};
+      return Error{"--task-set: the task cannot grow as far as in the checkpoint",
+                   "resume with the settings of the run"};
   return trim_metrics(p_.step);
 }
 
 Result<TrainSummary> Trainer::run(const RunMode& how) {
-  if (const std::vector<Problem> p = unusable(options_); !p.empty())
-    return to_error("these options cannot be used", p);
+  if (const std::vector<Problem> p = unusable(options_); !p.empty()) return wrong_options(p);
   const double start = seconds_now();
   const bool on_disk = !options_.run.empty();
   if (on_disk)
@@ -147,6 +147,7 @@ Result<TrainSummary> Trainer::run(const RunMode& how) {
     if (Status s = restore(); !s) return s.error();
   const auto steps = static_cast<uint64_t>(options_.steps);
   const double before = p_.seconds;
+  const uint64_t first_step = p_.step;
   if (p_.step < steps) peak_ = 1e-9 * pool_.threads() * measure_fma_peak(pool_.kernels().isa());
   Progress bar("train", steps, p_.step, how.quiet);
   uint64_t evaluated = 0, saved = p_.step;  // at which step
@@ -189,7 +190,7 @@ Result<TrainSummary> Trainer::run(const RunMode& how) {
       if (Status s = save(); !s) return s.error();
     if (Status s = write_result(*stop); !s) return s.error();
   }
-  return TrainSummary{p_, last_, *stop, seconds_now() - start};
+  return TrainSummary{first_step, p_, last_, *stop, seconds_now() - start};
 }
 
 Status Trainer::write_result(Stop stop) {
@@ -247,7 +248,7 @@ Status Trainer::step(Progress& bar) {
   if (p_.bad_in_a_row >= static_cast<uint64_t>(options_.bad_steps)) {
     if (!options_.run.empty())
       if (Status s = save(); !s) return s;
-    return Error{fmt::format("the loss or gradient was not finite {} steps in a row; stopped at step {}",
+    return Error{fmt::format("train: loss or gradient not finite in {} steps in a row; stopped at step {}",
                              p_.bad_in_a_row, p_.step),
                  "try a smaller --lr, more --warmup or --precision f32"};
   }

@@ -49,6 +49,7 @@ enum class Stop { kSteps, kTarget, kPlateau, kMinutes, kInterrupted, kNotFinite 
 const char* stop_text(Stop stop);  // "all steps done", "target reached", ..
 
 struct TrainSummary {
+  uint64_t first_step = 0;  // where this call began: a resumed run goes on
   Progression progression;
   Evaluation evaluation;  // at the end
   Stop stop = Stop::kSteps;

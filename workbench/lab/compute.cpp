@@ -68,7 +68,7 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
   }
   if (only_load_) return Error{dir_ + ": is not complete", "run it first: braid lab run"};
   if (interrupted()) return interruption();
-  if (!o_.quiet) std::fputs(fmt::format("{}\n", name).c_str(), stderr);
+  if (!o_.quiet) std::fputs(fmt::format("[stage {}: {}]\n", ++stage_, name).c_str(), stderr);
   const double start = seconds_now();
   const Result<Json> begun = partial(name, settings);
   if (!begun) return begun;
@@ -77,6 +77,8 @@ Result<Json> Stages::operator()(const std::string& name, const Json& settings,
   if (!value) return value;
   const double took = before + seconds_now() - start;
   seconds_ += took;
+  constexpr double kLong = 2;  // seconds
+  if (!o_.quiet && took > kLong) std::fputs(fmt::format("  {}\n", human_time(took)).c_str(), stderr);
   if (Status s = save_kept(dir_, file, {{"settings", settings}, {"seconds", took}, {"value", *value}}); !s)
     return s.error();
   if (Status s = remove_tree(path(name, ".partial")); !s) return s.error();
@@ -98,14 +100,23 @@ Status Stages::keep_partial(const std::string& name, const Json& settings, const
                    {{"settings", settings}, {"seconds", 0.0}, {"value", value}});
 }
 
+std::string computed_title(const Experiment& e, const Computed& c) {
+  const size_t all = c.findings.claims.size(),
+               failed = all - static_cast<size_t>(std::ranges::count_if(c.findings.claims, &Claim::held));
+  return failed == 0 ? fmt::format("{}: all {} claims hold", e.title, all)
+                     : fmt::format("{}: {} of {} claims fail", e.title, failed, all);
+}
+
 bool Computed::held() const { return std::ranges::all_of(findings.claims, &Claim::held); }
 
 namespace {
 
 Page whole_page(const Experiment& e, const LabOptions& o, const Computed& c, const Made& made) {
-  Page page{std::string(e.title)};
+  Page page(computed_title(e, c));
+  page.topic(
+      fmt::format("{}, {}: {} claims, computed", e.name, effort_name(o.effort), c.findings.claims.size()));
   page.paragraph(e.shows);
-  page.paragraph(fmt::format("After: {}. Effort: {}.", e.paper, effort_name(o.effort)));
+  page.paragraph(fmt::format("After: {}.", e.paper));
   PageTable table;
   table.head = {"claim", "found", "held"};
   for (const Claim& x : c.findings.claims)

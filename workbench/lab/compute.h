@@ -16,11 +16,6 @@
 
 namespace braid {
 
-struct Claim {
-  std::string text, found;
-  bool held;
-};
-
 struct Findings {
   std::vector<Claim> claims;
   Json figures = Json::object();
@@ -46,7 +41,9 @@ class Stages {
   Result<Json> partial(const std::string& name, const Json& settings) const;
   Status keep_partial(const std::string& name, const Json& settings, const Json& value) const;
 
-  static Error interruption() { return {"interrupted", "the same command goes on where it stopped"}; }
+  static Error interruption() {
+    return {"lab run: interrupted", "run the same command again: it continues where it stopped"};
+  }
   double seconds() const { return seconds_; }  // that the stages took, whenever that was
 
  private:
@@ -57,6 +54,7 @@ class Stages {
   ThreadPool& pool_;
   bool only_load_;
   double seconds_ = 0;
+  int stage_ = 0;  // the last that was computed
 };
 
 struct Computed {
@@ -68,6 +66,7 @@ struct Computed {
 Result<Computed> run_computation(const Experiment& e, const LabOptions& o, const Program& program,
                                  ThreadPool& pool, bool only_load = false);
 
+std::string computed_title(const Experiment& e, const Computed& c);  // what was found, in one line
 Json computed_json(const Experiment& e, const LabOptions& o, const Computed& c);
 std::string claims_text(const Computed& c);  // for a terminal
 

@@ -55,6 +55,15 @@ std::vector<Expectation> kernels_expected(Effort e) {
   return out;
 }
 
+// In the paper these kernels are above all Transformers.
+std::vector<PaperOrder> kernels_orders(Effort) {
+  std::vector<PaperOrder> out;
+  for (const char* kappa1 : {"linear", "relu", "exp"})
+    out.push_back({fmt::format("DeltaFormer {}", kappa1), PaperOrder::Kind::kBetter, "Transformer, 4 layers",
+                   "accuracy"});
+  return out;
+}
+
 int64_t longest_swaps(Effort e) { return at<int64_t>(e, 64, 256, 256); }
 int64_t first_swaps(Effort e) { return at<int64_t>(e, 8, 32, 32); }
 std::string curriculum_row(Effort e, bool grows) {
@@ -116,6 +125,17 @@ std::vector<Trial> reach(Effort e) {
   return out;
 }
 
+// "Nearly perfectly" with one layer, not with any number of layers of a Transformer.
+std::vector<Expectation> reach_expected(Effort) {
+  return {{.row = "DeltaFormer round, 1 layer", .column = "accuracy", .at_least = 95}};
+}
+std::vector<PaperOrder> reach_orders(Effort) {
+  std::vector<PaperOrder> out;
+  for (const char* row : {"Transformer, 4 layers", "Transformer, 2 layers", "Transformer, 1 layer"})
+    out.push_back({"DeltaFormer round, 1 layer", PaperOrder::Kind::kBetter, row, "accuracy"});
+  return out;
+}
+
 // Keys, values and the query are the task's own: the projections only pick them out of the input, and no norm
 // changes their length. The model learns to read.
 std::vector<Trial> stress(Effort e) {
@@ -167,16 +187,21 @@ std::span<const Experiment> deltaformer_experiments() {
        .shows = "Five objects are swapped; at each step the model says which object is in the first place. "
                 "One layer of DeltaFormer with each "
                 "kernel of writing, against Transformers of one to four layers.",
+       .place = "DeltaFormer, Fig. 4",
+       .quick_seconds = 163,
        .measure = {},
        .trials = kernels,
        .figures = kernels_figures,
        .expected = kernels_expected,
+       .orders = kernels_orders,
        .length_metric = "accuracy, swaps"},
       {.name = "deltaformer-curriculum",
        .title = "Long swap sequences need a curriculum",
        .paper = kDeltaFormerPaper,
        .shows = "The rounding kernel trained on long sequences from the start, or on short ones that double "
                 "in length whenever 99 % are right.",
+       .place = "DeltaFormer, Fig. 5",
+       .quick_seconds = 86,
        .measure = {},
        .trials = curriculum,
        .expected = curriculum_expected,
@@ -186,8 +211,12 @@ std::span<const Experiment> deltaformer_experiments() {
        .paper = kDeltaFormerPaper,
        .shows = "32 nodes in two trees, each given with its parent: which are in the first node's tree? One "
                 "layer of DeltaFormer follows a chain of any length.",
+       .place = "DeltaFormer, Fig. 6",
+       .quick_seconds = 311,
        .measure = {},
-       .trials = reach},
+       .trials = reach,
+       .expected = reach_expected,
+       .orders = reach_orders},
       {.name = "deltaformer-stress",
        .title = "More objects than dimensions",
        .paper = kDeltaFormerPaper,
@@ -195,6 +224,8 @@ std::span<const Experiment> deltaformer_experiments() {
            "128 to 512 objects at keys of 128 dimensions are swapped again and again; which is at the "
            "first place, where it is no longer the first one? Keys and values are fixed, the read-out is "
            "learned. Rounding the similarity to whole numbers keeps the memory exact beyond its width.",
+       .place = "DeltaFormer, stress test",
+       .quick_seconds = 194,
        .measure = {Measure::Kind::kShare, "accuracy, changed", "accuracy, %"},
        .trials = stress,
        .expected = stress_expected,

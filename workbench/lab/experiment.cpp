@@ -32,6 +32,8 @@ CellResult Study::cell(const std::string& row, const std::string& column, bool l
   return out;
 }
 
+int quick_minutes(const Experiment& e) { return std::max(1, (e.quick_seconds + 30) / 60); }
+
 const Experiment* find_experiment(std::string_view name) {
   for (const Experiment& e : all_experiments())
     if (e.name == name) return &e;

@@ -15,6 +15,7 @@
 namespace braid {
 
 class Page;
+struct PageTable;
 class Stages;
 struct Findings;
 
@@ -51,6 +52,26 @@ struct Expectation {
          at_most = std::numeric_limits<double>::infinity();
 };
 
+// What the paper says of two rows of a column. The tolerances are those of agreement.h.
+struct PaperOrder {
+  std::string row;
+  enum class Kind { kBetter, kNotWorse, kEqual } kind = Kind::kBetter;
+  std::string than, column;
+  std::string figures = {};  // the paper's, as far as it has some: "perplexity 26.3 against 27.7"
+};
+
+// A statement, what was found, and whether it holds.
+struct Claim {
+  std::string text, found;
+  bool held;
+};
+
+// Why a result differs from the paper's, and how far that is known: "measured", "inferred", "not tested".
+struct Difference {
+  std::string row, column;  // empty: all
+  std::string why, status;
+};
+
 // One row and column, over its trials.
 struct CellResult {
   std::vector<double> values;  // of the trials that are done
@@ -76,16 +97,23 @@ struct Study {
 struct Experiment {
   std::string_view name, title, paper;  // paper: title, and "arXiv:NUMBER"
   std::string_view shows;               // one or two sentences: what is trained and what should be seen
+  std::string_view place = {};          // in the paper, with its short name: "HQLT, Table 3"
+  int quick_seconds = 0;                // of --quick, measured on one Zen 5 core
   Measure measure = {};
   std::vector<Trial> (*trials)(Effort effort) = nullptr;
-  std::vector<PaperFigure> (*figures)() = nullptr;
+  std::vector<PaperFigure> (*figures)() = nullptr;  // that of the index of all results first
   std::vector<Expectation> (*expected)(Effort effort) = nullptr;
-  std::string_view length_metric = {};                     // prefix of metrics by length, for a chart
-  void (*more)(const Study& study, Page& page) = nullptr;  // further analysis
+  std::vector<PaperOrder> (*orders)(Effort effort) = nullptr;
+  std::vector<Difference> (*differences)(Effort effort) = nullptr;
+  std::string_view length_metric = {};                       // prefix of metrics by length, for a chart
+  std::vector<PageTable> (*tables)(const Study&) = nullptr;  // beside the table of cells
+  void (*more)(const Study& study, Page& page) = nullptr;    // further analysis
   Result<Findings> (*compute)(Stages& stages) =
       nullptr;               // instead of trials, and of all that belongs to them
   bool takes_model = false;  // compute can look at a model folder (--model)
 };
+
+int quick_minutes(const Experiment& e);  // at least 1
 
 std::span<const Experiment> all_experiments();
 const Experiment* find_experiment(std::string_view name);

@@ -133,7 +133,7 @@ Result<Json> search(const Given& given, size_t pairs, size_t most) {
   int64_t address_bits = 0;
   while (pcr_vocabulary(address_bits + 1) <= (*model)->config().vocab_size) ++address_bits;
   if (address_bits < 2)
-    return Error{"the model has too few tokens for the task", "train it on pcr: braid train --task pcr"};
+    return Error{"--model: has too few tokens for the task pcr", "train it on pcr: braid train --task pcr"};
   const CollisionSearch found = find_collision(**m, address_bits, pairs, most, 1);
   const size_t numbers = (*m)->start()->state().size();
   const StateSize size = (*model)->state_size(0);
@@ -339,8 +339,8 @@ Result<Findings> pcr_collision(Stages& stages) {
     if (!loaded) return loaded.error();
     given = std::move(*loaded);
     if (!pure_recurrent(*given))
-      return Error{stages.model() + ": its state grows with the sequence",
-                   "give a recurrent model: what grows is what it takes"};
+      return Error{stages.model() + ": state size depends on sequence length (full attention)",
+                   "use a model with a state of fixed size"};
   }
   Findings out;
   add_argument(out.page);

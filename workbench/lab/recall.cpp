@@ -57,6 +57,22 @@ std::vector<Trial> mqar(Effort e) {
   return out;
 }
 
+// Zoology: attention is right at every length; recurrent models need a width that grows with the pairs, but
+// delta rules are right as long as their state has more elements than there are pairs, as here.
+std::string most_pairs(Effort e) { return e == Effort::kQuick ? "32 pairs" : "128 pairs"; }
+std::vector<Expectation> mqar_expected(Effort e) {
+  std::vector<Expectation> out;
+  for (const char* row : {"Transformer", "DeltaNet", "Gated DeltaNet"})
+    out.push_back({.row = row, .column = most_pairs(e), .at_least = 95});
+  return out;
+}
+std::vector<PaperOrder> mqar_orders(Effort e) {
+  std::vector<PaperOrder> out;
+  for (const char* row : {"Mamba", "RetNet"})
+    out.push_back({"Transformer", PaperOrder::Kind::kBetter, row, most_pairs(e)});
+  return out;
+}
+
 std::vector<Trial> words(Effort e) {
   std::vector<Trial> out;
   const std::vector<std::string> turning{"pattern.0.mixer.negative_eigenvalues=true"};
@@ -78,6 +94,21 @@ std::vector<Trial> words(Effort e) {
       o.checkpoint_every = o.eval_every;
       add_trials(out, m.row, column, o, {e == Effort::kPaper ? 1e-4 : 1e-3}, e == Effort::kQuick ? 1 : 3);
     }
+  return out;
+}
+
+// Swaps are reflections, which need eigenvalues of -1; rotations are two of them; all of S5 needs four.
+constexpr const char* kReflecting = "DeltaNet, eigenvalues to -1";
+std::vector<PaperOrder> words_orders(Effort) {
+  return {{kReflecting, PaperOrder::Kind::kBetter, "DeltaNet", "S5, swaps"},
+          {"DeltaProduct, eigenvalues to -1", PaperOrder::Kind::kBetter, kReflecting, "S3"}};
+}
+std::vector<Expectation> words_expected(Effort) {
+  std::vector<Expectation> out{{.row = kReflecting, .column = "S5, swaps", .at_least = 95}};
+  for (const char* row : {"Transformer", "Mamba2", "DeltaNet"})
+    out.push_back({.row = row, .column = "S5, swaps", .at_most = 10});
+  for (const char* row : {kReflecting, "DeltaProduct, eigenvalues to -1"})
+    out.push_back({.row = row, .column = "S5", .at_most = 10});
   return out;
 }
 
@@ -205,15 +236,23 @@ std::span<const Experiment> recall_experiments() {
        .shows =
            "Recall of 8 to 128 key-value pairs, with every mixer at the same width. Attention recalls all of "
            "them, a recurrent state as many as it has room for.",
+       .place = "Zoology, Fig. 2",
+       .quick_seconds = 1200,
        .measure = {},
-       .trials = mqar},
+       .trials = mqar,
+       .expected = mqar_expected,
+       .orders = mqar_orders},
       {.name = "words",
        .title = "Words of groups",
        .paper = "Negative eigenvalues (Grazzi and others, arXiv:2411.12537); DeltaProduct (arXiv:2502.10297)",
        .shows = "The product of all elements so far. Eigenvalues down to -1 let one layer of the delta rule "
                 "follow swaps far beyond the training length.",
+       .place = "Grazzi et al., group words",
+       .quick_seconds = 900,
        .measure = {},
        .trials = words,
+       .expected = words_expected,
+       .orders = words_orders,
        .length_metric = "first "},
       {.name = "state-recall",
        .title = "State-based recall: what only a hybrid can do",
@@ -221,6 +260,8 @@ std::span<const Experiment> recall_experiments() {
        .shows = "Five pointers into a table are swapped again and again; the answer is the value under one "
                 "of them. Following the pointers needs a state, reading the value needs recall. All models "
                 "have the same number of parameters; the delta rule's memory is too small for the table.",
+       .place = "Olmo Hybrid, state-based recall",
+       .quick_seconds = 593,
        .measure = {},
        .trials = state_recall,
        .expected = state_recall_expected},
@@ -230,6 +271,8 @@ std::span<const Experiment> recall_experiments() {
        .shows = "The parity of n bits decides which of two addresses is looked up in a table. The parity "
                 "needs a state, the table needs recall. All models have the same number of parameters; the "
                 "delta rule's memory is too small for the table.",
+       .place = "Scratchpads, the task, learned",
+       .quick_seconds = 108,
        .measure = {Measure::Kind::kShare, "sequences", "answer right, and the scratchpad before it, %"},
        .trials = pcr_learn,
        .expected = pcr_expected,

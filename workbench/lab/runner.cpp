@@ -71,28 +71,7 @@ Status check_same(const std::string& dir, const TrainOptions& o) {
   Json now = options_json(with_absolute_paths(o)), then = options_json(with_absolute_paths(*started));
   for (const char* name : {"run", "resume", "threads"}) now.erase(name), then.erase(name);
   if (now == then) return {};
-  return Error{dir + ": was started with other settings",
-               "delete this folder, or choose another --dir, to run it with the present ones"};
-}
-
-// What the report reads of a trial's result.
-Status check_result(const Json& result, const std::string& file) {
-  uint64_t step;
-  double number;
-  std::string text;
-  if (Status s = read_field(result, "step", step, file); !s) return s;
-  if (Status s = read_field(result, "seconds", number, file); !s) return s;
-  if (result.contains("stopped"))
-    if (Status s = read_field(result, "stopped", text, file); !s) return s;
-  if (!result.contains("metrics")) return {};
-  const Result<Json> metrics = object_field(result, "metrics", file);
-  if (!metrics) return metrics.error();
-  for (const auto& [name, metric] : metrics->items()) {
-    if (!metric.is_object()) return field_error(file, "metrics." + name, &metric, "an object");
-    for (const char* part : {"value", "chance"})
-      if (Status s = read_field(metric, part, number, file, "metrics." + name + "."); !s) return s;
-  }
-  return {};
+  return Error{dir + ": was started with other settings", "delete this folder, or choose another --dir"};
 }
 
 Result<TrialResult> load_trial(const Experiment& e, const LabOptions& o, const Trial& t) {
@@ -149,8 +128,8 @@ Error nothing_chosen(const Experiment& e, const LabOptions& o) {
          [](const Trial& t) { return t.column; });
   filter(o.lr > 0, fmt::format("a learning rate of {:g}", o.lr), "--lr",
          [](const Trial& t) { return fmt::format("{:g}", t.options.lr); });
-  return {fmt::format("{}: no training run has {}", e.name, fmt::join(asked, " and ")),
-          fmt::format("there are, for {}", fmt::join(there, ", for "))};
+  return {fmt::format("lab run: {} has no training run with {}", e.name, fmt::join(asked, " and ")),
+          fmt::format("use, for {}", fmt::join(there, ", for "))};
 }
 
 Status write_report(const Experiment& e, const LabOptions& o, const Study& study, const Program& program) {
@@ -180,6 +159,33 @@ Status claim_study(const Experiment& e, const LabOptions& o) {
   if (is_empty_folder(o.dir))  // so that a report of all studies may stand there
     if (Status s = claim_folder("--dir", o.dir, FolderKind::kLab); !s) return s;
   return claim_folder("--dir", dir, FolderKind::kLab, is_unmarked_study(e, dir));
+}
+
+Status check_result(const Json& result, const std::string& file) {
+  uint64_t step;
+  double number;
+  std::string text;
+  if (Status s = read_field(result, "step", step, file); !s) return s;
+  if (Status s = read_field(result, "seconds", number, file); !s) return s;
+  if (result.contains("stopped"))
+    if (Status s = read_field(result, "stopped", text, file); !s) return s;
+  if (result.contains("loss_by_position")) {
+    const Json& bins = result["loss_by_position"];
+    const auto is_bin = [](const Json& b) {
+      return b.is_array() && b.size() == 2 && b[0].is_number() && b[1].is_number();
+    };
+    if (!bins.is_array() || !std::ranges::all_of(bins, is_bin))
+      return field_error(file, "loss_by_position", &bins, "a list of pairs of numbers");
+  }
+  if (!result.contains("metrics")) return {};
+  const Result<Json> metrics = object_field(result, "metrics", file);
+  if (!metrics) return metrics.error();
+  for (const auto& [name, metric] : metrics->items()) {
+    if (!metric.is_object()) return field_error(file, "metrics." + name, &metric, "an object");
+    for (const char* part : {"value", "chance"})
+      if (Status s = read_field(metric, part, number, file, "metrics." + name + "."); !s) return s;
+  }
+  return {};
 }
 
 Status save_result(const std::string& dir, Json result, const Made& made) {

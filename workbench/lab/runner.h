@@ -38,6 +38,9 @@ Status save_result(const std::string& dir, Json result, const Made& made);
 // What a study was made by, from its result.json; of one of before that was kept, the plain command.
 Result<Made> load_made(const Experiment& e, const LabOptions& o);
 
+// Whether a trial's result, or a kept one, has what reports read of it.
+Status check_result(const Json& result, const std::string& file);
+
 // What is on disk, complete or not.
 Result<Study> load_study(const Experiment& e, const LabOptions& o);
 

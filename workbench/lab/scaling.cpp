@@ -59,15 +59,25 @@ std::vector<Trial> ladder(Effort e) {
   return out;
 }
 
-void fits(const Study& study, Page& page) {
-  std::map<std::string, std::vector<ScalingPoint>> points;
-  std::vector<double> losses;
+using Points = std::map<std::string, std::vector<ScalingPoint>>;  // by row
+Points points_of(const Study& study) {
+  Points points;
   for (const TrialResult& t : study.trials) {
     if (!t.result || !std::isfinite(t.value)) continue;
     points[t.trial.row].push_back(
         {t.result->value("parameters", 0.0), t.result->value("tokens", 0.0), t.value});
-    losses.push_back(t.value);
   }
+  return points;
+}
+
+// A law may never reach a loss, and a share of nothing is no number.
+std::string shown(double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : std::string("-"); }
+
+std::vector<PageTable> fit_tables(const Study& study) {
+  Points points = points_of(study);
+  std::vector<double> losses;
+  for (const auto& [row, list] : points)
+    for (const ScalingPoint& p : list) losses.push_back(p.loss);
   constexpr size_t kLeast = 6, kTimes = 200;
   std::map<std::string, ScalingLaw> laws;
   std::map<std::string, std::vector<ScalingLaw>> resampled;
@@ -76,15 +86,13 @@ void fits(const Study& study, Page& page) {
       laws[row] = fit_scaling(points[row]);
       resampled[row] = resampled_fits(points[row], laws[row], kTimes, 1);
     }
-  if (laws.empty()) return;
-  page.heading("Scaling laws");
-  page.paragraph(
-      "Loss = E + A N^-alpha + B D^-beta, N parameters and D bytes of text, fitted to each variant; in "
-      "brackets 95 % of 200 fits to resampled runs.");
+  if (laws.empty()) return {};
   PageTable table{.head = {"variant", "E", "A", "alpha", "B", "beta", "error of log loss", "text needed"},
                   .rows = {},
                   .caption =
-                      "Text needed: bytes to reach the median loss of all runs at the largest size, as a "
+                      "Loss = E + A N^-alpha + B D^-beta, N parameters and D bytes of text, fitted to each "
+                      "variant; in brackets 95 % of 200 fits to resampled runs. Text needed: bytes to reach "
+                      "the median loss of all runs at the largest size, as a "
                       "share of what the Transformer needs."};
   const double wanted = quantile(losses, 0.5);
   double largest = 0;
@@ -97,7 +105,7 @@ void fits(const Study& study, Page& page) {
   };
   const auto cell = [&](const std::string& row, auto&& value) {
     const auto [low, high] = interval(resampled[row], value);
-    return PageCell{fmt::format("{:.3g} ({:.3g} to {:.3g})", value(laws[row]), low, high)};
+    return PageCell{fmt::format("{} ({} to {})", shown(value(laws[row])), shown(low), shown(high))};
   };
   const std::string& reference = study.rows.front();
   for (const std::string& row : study.rows) {
@@ -112,9 +120,9 @@ void fits(const Study& study, Page& page) {
       const double share =
           laws[row].tokens_for(largest, wanted) / laws[reference].tokens_for(largest, wanted);
       needed = {row == reference || shares.empty()
-                    ? fmt::format("{:.2f}", share)
-                    : fmt::format("{:.2f} ({:.2f} to {:.2f})", share, quantile(shares, 0.025),
-                                  quantile(shares, 0.975))};
+                    ? shown(share)
+                    : fmt::format("{} ({} to {})", shown(share), shown(quantile(shares, 0.025)),
+                                  shown(quantile(shares, 0.975)))};
     }
     table.rows.push_back({{row},
                           cell(row, [](const ScalingLaw& l) { return l.e; }),
@@ -122,15 +130,21 @@ void fits(const Study& study, Page& page) {
                           cell(row, [](const ScalingLaw& l) { return l.alpha; }),
                           cell(row, [](const ScalingLaw& l) { return l.b; }),
                           cell(row, [](const ScalingLaw& l) { return l.beta; }),
-                          {fmt::format("{:.4f}", laws[row].error)},
+                          {shown(laws[row].error)},
                           needed});
   }
-  page.table(table);
+  return {std::move(table)};
+}
 
+void fits(const Study& study, Page& page) {
+  const std::vector<PageTable> tables = fit_tables(study);
+  if (tables.empty()) return;
+  Points points = points_of(study);
   Chart chart{.title = "Loss against training flops",
-              .x_label = "6 N D",
+              .x_label = "flops, 6 N D",
               .y_label = "nats per byte",
               .log_x = true,
+              .least_span = 0.2,
               .series = {}};
   for (const std::string& row : study.rows) {
     Series s{.name = row, .x = {}, .y = {}, .line = false};
@@ -139,6 +153,17 @@ void fits(const Study& study, Page& page) {
     chart.series.push_back(std::move(s));
   }
   page.chart(chart);
+  page.heading("Scaling laws");
+  page.table(tables[0]);
+}
+
+// The paper's ranking: hybrid, Gated DeltaNet, Transformer, Mamba2.
+std::vector<PaperOrder> scaling_orders(Effort e) {
+  const std::string column = ladder(e).back().column, hybrid = "hybrid, one attention in four";
+  return {{hybrid, PaperOrder::Kind::kBetter, "Transformer", column},
+          {hybrid, PaperOrder::Kind::kBetter, "Gated DeltaNet", column},
+          {"Gated DeltaNet", PaperOrder::Kind::kBetter, "Transformer", column},
+          {"Transformer", PaperOrder::Kind::kBetter, "Mamba2", column}};
 }
 
 }  // namespace
@@ -150,8 +175,12 @@ std::span<const Experiment> scaling_experiments() {
        .paper = "Olmo Hybrid (arXiv:2604.03444)",
        .shows = "Transformer, two hybrids, Gated DeltaNet and Mamba2 at four sizes and several amounts of "
                 "text; a scaling law for each, and how much less text each needs than the Transformer.",
+       .place = "Olmo Hybrid, scaling laws",
+       .quick_seconds = 960,
        .measure = {Measure::Kind::kLoss, "", "held-out nats per byte"},
        .trials = ladder,
+       .orders = scaling_orders,
+       .tables = fit_tables,
        .more = fits}};
   return all;
 }

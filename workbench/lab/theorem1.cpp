@@ -88,13 +88,15 @@ Result<Json> many_swaps(Stages& stages, const std::string& name, const Json& set
 }
 
 // Until the first wrong read, or `most` swaps.
-Result<Json> first_error(const Tensor& keys, const SwapKernel& kernel, uint64_t most) {
+Result<Json> first_error(const Tensor& keys, const SwapKernel& kernel, uint64_t most, bool quiet) {
   SwapMemory memory(keys, kernel);
   SwapReport total;
+  Progress bar("swaps", most, 0, quiet);
   while (total.swaps < most && !total.first_wrong) {
     if (interrupted()) return Stages::interruption();
     total.add(memory.swap(std::min<uint64_t>(memory.slots(), most - total.swaps), kSeed,
                           total.swaps / memory.slots()));
+    bar.update(total.swaps);
   }
   return report_json(total);
 }
@@ -309,7 +311,7 @@ Status add_first_errors(Stages& stages, Findings& out) {
                    [&]() -> Result<Json> {
                      // Up to 128 keys: orthonormal, in no special direction.
                      return first_error(n <= 128 ? near_orthogonal_keys(n, 128, kSeed) : hadamard_keys(128),
-                                        {kind, bf16}, limit);
+                                        {kind, bf16}, limit, stages.quiet());
                    });
         if (!r) return r.error();
         const SwapReport s = report_of(*r);

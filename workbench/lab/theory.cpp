@@ -22,6 +22,8 @@ std::span<const Experiment> theory_experiments() {
            "learned, does it in arithmetic of constant precision for any number of bits and pairs, and "
            "writes "
            "two tokens on the way.",
+       .place = "Scratchpads, hybrid",
+       .quick_seconds = 161,
        .compute = pcr_construction},
       {.name = "pcr-collision",
        .title = "A recurrent model alone: two tables, one state",
@@ -31,6 +33,8 @@ std::span<const Experiment> theory_experiments() {
                 "two of them must lead to the same state, and then one question is answered wrongly after "
                 "one of them. "
                 "Here are two such tables for given models, found by search and run to the end.",
+       .place = "Scratchpads, recurrent model",
+       .quick_seconds = 24,
        .compute = pcr_collision,
        .takes_model = true},
       {.name = "pcr-attention",
@@ -40,6 +44,8 @@ std::span<const Experiment> theory_experiments() {
            "At constant precision attention can count only a few bits. Its error on parity as the string "
            "grows, "
            "written down and trained, without a scratchpad and with one: how many tokens it has to write.",
+       .place = "Scratchpads, attention",
+       .quick_seconds = 43,
        .compute = pcr_attention},
       {.name = "deltaformer-theorem1",
        .title = "A million exact swaps in fewer dimensions than slots",
@@ -48,6 +54,8 @@ std::span<const Experiment> theory_experiments() {
        .shows = "n slots have keys in d < n dimensions that are nearly orthogonal. Rounding their inner "
                 "products to whole "
                 "numbers makes writing, swapping and reading exact, for ever; the linear kernel loses track.",
+       .place = "DeltaFormer, Theorem 1",
+       .quick_seconds = 15,
        .compute = deltaformer_theorem1}};
   return all;
 }

@@ -61,11 +61,11 @@ Result<std::unique_ptr<Task>> make_task(std::string_view name, const std::vector
     task->entry = &entry;
     std::vector<Problem> problems = apply_settings(task->settings(), assignments);
     for (Problem& p : task->validate()) problems.push_back(std::move(p));
-    if (!problems.empty()) return to_error(fmt::format("task {}: wrong settings", name), problems);
+    if (!problems.empty()) return to_error(fmt::format("--task-set: {} has other settings", name), problems);
     task->prepare();
     return task;
   }
-  return Error{fmt::format("there is no task '{}'", name), suggest(name, names)};
+  return Error{fmt::format("--task: is '{}'", name), suggest(name, names)};
 }
 
 }  // namespace braid

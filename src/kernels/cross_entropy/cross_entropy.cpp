@@ -45,7 +45,9 @@ void run(const CrossEntropyIn& in, const CrossEntropyOut& out, size_t begin, siz
     // Not through logsumexp = top + log(sum): at logits of 1e4 that would round the loss to 1e-3.
     if (out.loss) out.loss[r] = std::log(sum) + (top - hit);
     if (!to) continue;
-    const float weight = in.weight ? in.weight[r] : 1.0f, factor = weight / sum;
+    const float weight = in.weight ? in.weight[r] : 1.0f,
+                drift = in.z != 0 ? 1 + 2 * in.z * (std::log(sum) + top) : 1.0f,
+                factor = weight * drift / sum;
     for_lanes(n, [&](auto d, size_t i) {
       hn::StoreU(hn::Mul(hn::LoadU(d, to + i), hn::Set(d, factor)), d, to + i);
     });
@@ -73,7 +75,7 @@ void ref_run(const CrossEntropyIn& in, const CrossEntropyOut& out, size_t begin,
     if (out.argmax) out.argmax[r] = static_cast<int32_t>(ref::first_maximum(x, n));
     if (out.loss) out.loss[r] = ref::cross_entropy_loss(x, target, n);
     if (out.dlogits.data)
-      ref::cross_entropy_grad(x, target, in.weight ? in.weight[r] : 1.0f, out.dlogits.row(r), n);
+      ref::cross_entropy_grad(x, target, in.weight ? in.weight[r] : 1.0f, in.z, out.dlogits.row(r), n);
   }
 }
 

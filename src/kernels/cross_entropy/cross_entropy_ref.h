@@ -27,14 +27,22 @@ T cross_entropy_loss(const T* x, size_t target, size_t n) {
   return log(sum) + (top - x[target]);
 }
 
+// The square of lse, which z-loss adds z times.
+template <class T>
+T squared_lse(const T* x, size_t n) {
+  const T lse = cross_entropy_loss(x, 0, n) + x[0];
+  return lse * lse;
+}
+
 // dx may be x.
 template <class T>
-void cross_entropy_grad(const T* x, size_t target, T weight, T* dx, size_t n) {
-  using std::exp, std::real;
+void cross_entropy_grad(const T* x, size_t target, T weight, T z, T* dx, size_t n) {
+  using std::exp, std::log, std::real;
   const T top(real(x[first_maximum(x, n)]));
   T sum{};
   for (size_t i = 0; i < n; ++i) sum += exp(x[i] - top);
-  for (size_t i = 0; i < n; ++i) dx[i] = weight * (exp(x[i] - top) / sum - T(i == target ? 1 : 0));
+  const T factor = T(1) + T(2) * z * (log(sum) + top);
+  for (size_t i = 0; i < n; ++i) dx[i] = weight * (factor * exp(x[i] - top) / sum - T(i == target ? 1 : 0));
 }
 
 }  // namespace braid::ref

@@ -15,8 +15,13 @@ TEST(CrossEntropy, RefGradientEqualsComplexStep) {
     const size_t n = 7, target = 3;
     std::vector<C> x = random_complex(n, 1, scale), dx(n);
     const C weight = 0.7;
-    ref::cross_entropy_grad<C>(x.data(), target, weight, dx.data(), n);
-    expect_gradient(x, dx, [&] { return weight * ref::cross_entropy_loss<C>(x.data(), target, n); });
+    for (const C z : {C(0), C(0.3)}) {
+      ref::cross_entropy_grad<C>(x.data(), target, weight, z, dx.data(), n);
+      expect_gradient(x, dx, [&] {
+        return weight *
+               (ref::cross_entropy_loss<C>(x.data(), target, n) + z * ref::squared_lse<C>(x.data(), n));
+      });
+    }
   }
 }
 
@@ -71,7 +76,7 @@ TEST(CrossEntropy, AMutantFails) {  // forgets the target
   const size_t n = 20;
   const std::vector<double> x = to_double(random_vector(n, 1));
   std::vector<double> dx(n);
-  ref::cross_entropy_grad<double>(x.data(), 4, 1.0, dx.data(), n);
+  ref::cross_entropy_grad<double>(x.data(), 4, 1.0, 0.0, dx.data(), n);
   std::vector<float> mutant(dx.begin(), dx.end());
   mutant[4] += 1;
   EXPECT_FALSE(within(compare<float, double>(mutant, dx), kTolF32Grad));

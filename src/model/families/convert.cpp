@@ -134,7 +134,8 @@ Status check_out(const Conversion& c) {
   std::error_code ec;
   const fs::path out(c.out);
   if (!fs::exists(fs::symlink_status(out, ec))) return {};
-  if (fs::equivalent(c.in, out, ec)) return Error{c.out + " is the model itself", "give another --out"};
+  if (fs::equivalent(c.in, out, ec))
+    return Error{"--out " + c.out + ": is the model itself", "give another --out"};
   if (fs::is_directory(out, ec) && fs::is_empty(out, ec)) return {};
   if (!c.replace)
     return Error{"--out " + c.out + ": exists", "give another --out, or --force to replace the model in it"};
@@ -142,7 +143,8 @@ Status check_out(const Conversion& c) {
   // The model that is read must not be inside what is replaced.
   const std::string in = fs::weakly_canonical(c.in, ec).string(),
                     whole = fs::canonical(out, ec).string() + "/";
-  if (in.starts_with(whole)) return Error{c.out + " holds the model itself", "give another --out"};
+  if (in.starts_with(whole))
+    return Error{"--out " + c.out + ": contains the model itself", "give another --out"};
   return {};
 }
 
@@ -198,7 +200,8 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Outgoing>&
           const auto counted = [&](std::span<const std::byte> bytes) -> Status {
             if (Status s = put(bytes); !s) return s;
             done += bytes.size();
-            if (c.progress && !c.progress(done, all)) return Error{"stopped; nothing was written"};
+            if (c.progress && !c.progress(done, all))
+              return Error{"convert: interrupted; nothing was written", "run it again"};
             return {};
           };
           return tensors[starts[k] + i].bytes(counted);
@@ -217,6 +220,9 @@ Result<Converted> write_folder(const Conversion& c, const std::vector<Outgoing>&
   for (const std::string_view name : companion_files())
     if (const std::string from = c.in + "/" + std::string(name); fs::is_regular_file(from, ec))
       if (Status s = copy(from, std::string(name)); !s) return s.error();
+  for (const auto& [name, text] : c.files)
+    if (const std::string file = begun.dir + "/" + name; !path_exists(file))
+      if (Status s = write_atomic(file, text); !s) return s.error();
   if (!c.tokenizer.empty())
     if (Status s = copy(c.tokenizer, "tokenizer.bin"); !s) return s.error();
   for (const std::string_view folder : kTemplateFolders) {
@@ -245,7 +251,7 @@ Result<Converted> convert_to_hf(const Conversion& c, const Model& model, const H
   const Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
   if (const std::vector<Problem> problems = model.param_problems(*file); !problems.empty())
-    return to_error(path + " does not fit its config", problems);
+    return to_error(path + ": does not fit its config", problems);
   Converted result{.family = std::string(config.family->model_type)};
   if (has_dropout(model.config()))
     result.notes.emplace_back("dropout is a setting of training and is not written");
@@ -275,9 +281,9 @@ Result<Converted> convert_format(const Conversion& c, const Model& model) {
   const std::string path = c.in + "/model.safetensors";
   const Result<SafeTensors> file = SafeTensors::open(path);
   if (!file) return file.error();
-  if (is_quantised(*file)) return Error{path + " is quantised already", "convert the original"};
+  if (is_quantised(*file)) return Error{path + ": is quantised already", "convert the original"};
   if (const std::vector<Problem> problems = model.param_problems(*file); !problems.empty())
-    return to_error(path + " does not fit its config", problems);
+    return to_error(path + ": does not fit its config", problems);
   std::vector<Assembled> params;
   for (const Param& p : model.params().all()) params.push_back({p.name, p.shape, {*file->find(p.name)}});
   Converted result{.family = "braid"};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "base/parallel.h"
@@ -11,13 +12,15 @@
 namespace braid {
 
 struct Conversion {
-  std::string tokenizer = {};  // llama2.c: its tokenizer, a file of its own
+  std::string tokenizer = {};  // llama2.c: the file of its tokenizer
   std::string in, out;         // folders; `out` appears when it is whole
   std::optional<WeightFormat> format =
       {};                    // of the numbers; q8 and q4 of large matrices alone; none: as they are
   bool replace = false;      // files of a model that was converted to `out`; all others stay
   bool check_only = false;   // everything but writing
   uint64_t shard_bytes = 0;  // most per file, if a tensor allows; 0: one file
+  // Texts for `out` besides, by file name; where the model has a file of this name, that one is copied.
+  std::map<std::string, std::string> files = {};
   std::function<bool(uint64_t done, uint64_t all)> progress = {};  // bytes written; false: stop
 };
 

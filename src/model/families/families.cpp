@@ -47,7 +47,7 @@ Result<Json> load_config_json(const std::string& path) { return load_python_json
 Result<const Family*> family_of(const Json& json, const std::string& name) {
   const auto type = json.is_object() ? json.find("model_type") : json.end();
   if (type == json.end() || !type->is_string())
-    return Error{name + ": model_type is missing", "is this the config.json of a model?"};
+    return Error{name + ": model_type is missing", "give the config.json of a model"};
   const std::string word = type->get<std::string>();
   if (word == "braid") return nullptr;
   if (const Family* f = find_family(word)) return f;
@@ -149,7 +149,7 @@ Result<ModelConfig> read_config(const Json& json, const std::string& name, std::
 Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& family_name) {
   const Family* named = family_name.empty() ? nullptr : find_family(family_name);
   if (!family_name.empty() && !named)
-    return Error{"there is no family '" + family_name + "'", suggest_with_all(family_name, family_names())};
+    return Error{"--family: is '" + family_name + "'", suggest_with_all(family_name, family_names())};
   const Family* nearest = nullptr;
   std::vector<Problem> problems;
   for (const Family& f : all_families()) {
@@ -161,7 +161,7 @@ Result<HfConfigFile> hf_config(const ModelConfig& config, const std::string& fam
     if (here.empty()) return HfConfigFile{&f, std::make_shared<const Json>(json)};
     if (!nearest || distance(here) < distance(problems)) nearest = &f, problems = std::move(here);
   }
-  return to_error(fmt::format("this model cannot be written as {}{}", nearest->architecture,
+  return to_error(fmt::format("--to hf: the model cannot be written as {}{}", nearest->architecture,
                               named ? "" : ", the nearest of the known families"),
                   problems);
 }

@@ -338,7 +338,7 @@ TEST(Families, UnknownFamiliesAreToldWhichAreKnown) {
       EXPECT_NE(c.error().fix.find(name), std::string::npos) << type << ": " << c.error().fix;
   }
   const Result<ModelConfig> near = read_config({{"model_type", "lama"}}, "config.json");
-  EXPECT_TRUE(near.error().fix.starts_with("did you mean 'llama'? known: ")) << near.error().fix;
+  EXPECT_TRUE(near.error().fix.starts_with("use 'llama'; known: ")) << near.error().fix;
 }
 
 TEST(Families, EveryFieldThatCannotBeExpressedIsNamed) {

@@ -44,6 +44,11 @@ Json hf_header(const Family& family, const ModelConfig& model) {
           {"pad_token_id", nullptr}};
 }
 
+int64_t max_positions(const ModelConfig& model) {
+  constexpr int64_t kUsual = 32768;
+  return model.train_length > 0 ? model.train_length : kUsual;
+}
+
 double ratio(int64_t part, int64_t whole) {
   double r = static_cast<double>(part) / static_cast<double>(whole);
   while (whole_part(static_cast<double>(whole) * r) < part) r = std::nextafter(r, HUGE_VAL);

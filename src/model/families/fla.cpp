@@ -103,7 +103,7 @@ Json write_common(const Family& family, const ModelConfig& c, const Json& m) {
             {"allow_neg_eigval", m["negative_eigenvalues"]},
             {"attn", write_attention(c)},
             {"attn_mode", "chunk"},
-            {"max_position_embeddings", kMaxPositions}});
+            {"max_position_embeddings", max_positions(c)}});
   return j;
 }
 
@@ -177,7 +177,7 @@ Json write_transformer(const ModelConfig& c) {
             {"rope_theta", a["rope_theta"] == 0 ? Json(10000.0) : a["rope_theta"]},
             {"qkv_bias", a["bias"] != "none"},
             {"qk_norm", a["qk_norm"] != "none"},
-            {"max_position_embeddings", kMaxPositions}});
+            {"max_position_embeddings", max_positions(c)}});
   return j;
 }
 
@@ -263,6 +263,11 @@ const char* left_out(std::string_view name) {
   return name.ends_with(".attn.D") ? "not used since March 2025" : nullptr;
 }
 
+const char* needs_fla(const ModelConfig&) {
+  return "transformers loads this folder only with the package flash-linear-attention: `import fla` before "
+         "AutoModelForCausalLM.from_pretrained";
+}
+
 }  // namespace
 
 Family fla_transformer_family() {
@@ -273,12 +278,28 @@ Family fla_transformer_family() {
           {},
           read_transformer,
           write_transformer,
-          tensors};
+          tensors,
+          "",
+          "",
+          nullptr,
+          nullptr,
+          needs_fla};
 }
 
 Family delta_net_family() {
-  return {"delta_net", "DeltaNetForCausalLM", "fla's DeltaNet", "arXiv:2406.06484",
-          {},          read_delta_net,        write_delta_net,  tensors};
+  return {"delta_net",
+          "DeltaNetForCausalLM",
+          "fla's DeltaNet",
+          "arXiv:2406.06484",
+          {},
+          read_delta_net,
+          write_delta_net,
+          tensors,
+          "",
+          "",
+          nullptr,
+          nullptr,
+          needs_fla};
 }
 
 Family gated_deltanet_family() {
@@ -292,7 +313,9 @@ Family gated_deltanet_family() {
           tensors,
           "",
           "",
-          left_out};
+          left_out,
+          nullptr,
+          needs_fla};
 }
 
 }  // namespace braid

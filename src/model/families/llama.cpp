@@ -78,7 +78,7 @@ Json write(const ModelConfig& c) {
             {"num_key_value_heads", a["kv_heads"]},
             {"head_dim", a["head_dim"]},
             {"hidden_act", "silu"},
-            {"max_position_embeddings", kMaxPositions},
+            {"max_position_embeddings", max_positions(c)},
             {"rms_norm_eps", c.norm_eps},
             {"rope_theta", a["rope_theta"]},  // for releases before rope_parameters
             {"rope_parameters", hf_rope(a)},

@@ -62,15 +62,15 @@ Result<Llama2c> read_llama2c(const std::string& path) {
   const auto refuse = [&](const std::string& why, const char* fix) { return Error{path + ": " + why, fix}; };
   const size_t bytes = file->bytes().size();
   if (bytes < kHeader)
-    return refuse(fmt::format("holds {} bytes, fewer than a header of llama2.c", bytes), "is this a model?");
+    return refuse(fmt::format("holds {} bytes, fewer than a header of llama2.c", bytes), "give a model file of llama2.c");
   const Sizes s = sizes_of(*file);
   if (s.width == kLaterVersions)
     return refuse("is a later version of llama2.c's format", "export the model as version 0");
   for (const int64_t n : {s.width, s.inner, s.layers, s.heads, s.kv_heads, s.vocab, s.longest})
     if (n < 1 || n > 1 << 24)
-      return refuse("its header is not one of llama2.c", "is this a model of llama2.c?");
+      return refuse("its header is not one of llama2.c", "give a model file of llama2.c");
   if (s.layers > 10000 || s.width % s.heads != 0 || s.heads % s.kv_heads != 0 || s.head_dim() % 2 != 0)
-    return refuse("its header is not one of llama2.c", "is this a model of llama2.c?");
+    return refuse("its header is not one of llama2.c", "give a model file of llama2.c");
   double floats = 0;  // so large sizes cannot wrap around
   for (const Stack& t : stacks_of(s))
     floats += static_cast<double>(t.matrices()) * static_cast<double>(t.rows) * static_cast<double>(t.cols);

@@ -66,7 +66,7 @@ Json write(const ModelConfig& c) {
             {"num_attention_heads", full["heads"]},
             {"num_key_value_heads", full["kv_heads"]},
             {"hidden_act", "silu"},
-            {"max_position_embeddings", kMaxPositions},
+            {"max_position_embeddings", max_positions(c)},
             {"rms_norm_eps", c.norm_eps},
             {"rope_parameters", hf_rope(full)},
             {"attention_bias", full["bias"] == "all"},

@@ -67,7 +67,7 @@ Json write(const ModelConfig& c) {
             {"num_attention_heads", a["heads"]},
             {"num_key_value_heads", a["kv_heads"]},
             {"hidden_act", "silu"},
-            {"max_position_embeddings", kMaxPositions},
+            {"max_position_embeddings", max_positions(c)},
             {"rms_norm_eps", c.norm_eps},
             {"rope_parameters", rope},
             {"attention_bias", a["bias"] == "all"},

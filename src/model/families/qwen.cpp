@@ -123,7 +123,7 @@ Json write_qwen(const Family& family, const ModelConfig& c, QwenMlps mlps) {
             {"num_key_value_heads", a["kv_heads"]},
             {"head_dim", a["head_dim"]},
             {"hidden_act", "silu"},
-            {"max_position_embeddings", kMaxPositions},
+            {"max_position_embeddings", max_positions(c)},
             {"rms_norm_eps", c.norm_eps},
             {"rope_theta", theta},  // for releases before rope_parameters
             {"partial_rotary_factor", partial},

@@ -14,9 +14,10 @@ Json first_mixer(const ModelConfig& model, MixerKind kind);
 // The same for MLPs of a type, e.g. "swiglu".
 Json first_mlp(const ModelConfig& model, std::string_view type);
 
-// What every config.json begins with. Braid has no special tokens and no longest sequence.
+// What every config.json begins with. Braid has no special tokens.
 Json hf_header(const Family& family, const ModelConfig& model);
-constexpr int64_t kMaxPositions = 32768;  // written where a family requires a value; without effect
+// max_position_embeddings: the length of training, else a usual value; without effect in Braid.
+int64_t max_positions(const ModelConfig& model);
 
 // `part` of `whole`, so that whole_part(whole * ratio) is `part` again.
 double ratio(int64_t part, int64_t whole);

@@ -17,6 +17,8 @@ struct Case {
 constexpr Case kCases[] = {{1, 1, 1, 0},      {3, 2, 1, 0},      {5, 7, 10, 0},  {9, 33, 1, 1e4f},
                            {4, 64, 1, -1e4f}, {3, 100, 1e4f, 0}, {2, 5003, 3, 0}};
 
+constexpr float kZ = 1e-4f;
+
 void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
   const size_t n = c.rows * c.vocabulary;
   const std::string name = fmt::format("{}x{} {}+-{}", c.rows, c.vocabulary, c.shift, c.scale);
@@ -31,13 +33,14 @@ void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
       row[c.vocabulary - 1] = row[c.vocabulary / 2] = row[best];
     }
   }
-  std::vector<double> loss_ref(c.rows), argmax_ref(c.rows), dx_ref(n);
+  std::vector<double> loss_ref(c.rows), argmax_ref(c.rows), dx_ref(n), dz_ref(n);
   const std::vector<double> xd = to_double(x);
   for (size_t r = 0; r < c.rows; ++r) {
     const double* row = &xd[r * c.vocabulary];
     loss_ref[r] = ref::cross_entropy_loss<double>(row, target[r], c.vocabulary);
     argmax_ref[r] = static_cast<double>(ref::first_maximum(row, c.vocabulary));
-    ref::cross_entropy_grad<double>(row, target[r], weight[r], &dx_ref[r * c.vocabulary], c.vocabulary);
+    ref::cross_entropy_grad<double>(row, target[r], weight[r], 0, &dx_ref[r * c.vocabulary], c.vocabulary);
+    ref::cross_entropy_grad<double>(row, target[r], weight[r], kZ, &dz_ref[r * c.vocabulary], c.vocabulary);
   }
   std::vector<float> loss(c.rows, NAN), dx(n, NAN);
   std::vector<int32_t> argmax(c.rows, -1);
@@ -50,6 +53,11 @@ void check_case(const Case& c, std::vector<CheckRow>& rows, Par par) {
                   compare<float, double>(std::vector<float>(argmax.begin(), argmax.end()), argmax_ref),
                   {0, 0}});
   rows.push_back({name + " dlogits", compare<float, double>(dx, dx_ref), kTolF32Grad});
+  CrossEntropyIn with_z = in;
+  with_z.z = kZ;
+  std::vector<float> dz(n, NAN);
+  cross_entropy(with_z, {.dlogits = {dz.data(), c.rows, c.vocabulary}}, par);
+  rows.push_back({name + " dlogits, z-loss", compare<float, double>(dz, dz_ref), kTolF32Grad});
   cross_entropy(in, {.dlogits = {x.data(), c.rows, c.vocabulary}}, par);
   rows.push_back({name + " in place, same bits", compare<float, float>(x, dx), {0, 0}});
 }
