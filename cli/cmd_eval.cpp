@@ -1,9 +1,11 @@
-// How well a model predicts a text, and how near another one comes to it; or how well it does a task.
+// How well a model predicts a text, and how near another one comes to it; or how well it does a task or
+// benchmarks.
 #include <cmath>
 
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "cli/eval_tasks.h"
 #include "cli/weight_flags.h"
 #include "infer/evaluate.h"
 #include "infer/text_model.h"
@@ -22,6 +24,7 @@ struct Options {
   int64_t context = 0, chunks = 0, count = 1024, seed = 0, threads = 0;
   bool json = false, llama = false, plain = false;
   InferenceFlags weights{"f32"};
+  EvalTaskFlags benchmarks;
   template <class V>
   void visit(V& v) {
     v("--model,-m", model, "model folder with a tokenizer (a run folder is one)");
@@ -43,6 +46,7 @@ struct Options {
     v("--plain", plain, "the text as one sequence, all of it scored; with --llama: both");
     v("--threads", threads, "threads; 0 = all cores", kThreads);
     v("--json", json, "print one JSON object");
+    benchmarks.visit(v);
   }
 };
 
@@ -133,6 +137,13 @@ int run_task(const Options& o) {
 }
 
 int run(const Options& o) {
+  if (!o.benchmarks.tasks.empty() || o.benchmarks.request_lines) {
+    if (!o.benchmarks.tasks.empty() && o.benchmarks.request_lines)
+      return wrong_use({"--tasks, --request-lines: exclude each other", "leave one out"});
+    if (!o.text.empty() || !o.task.empty() || !o.compare.empty())
+      return wrong_use({"--tasks: excludes --text, --task and --compare", "run eval once for each"});
+    return run_eval_tasks(o.benchmarks, o.model, o.weights, o.threads, o.json);
+  }
   if (o.model.empty()) return wrong_use({"--model: is missing", "give a model folder"});
   if (o.text.empty() == o.task.empty())
     return wrong_use({o.task.empty() ? "--text, --task: are missing" : "--text, --task: exclude each other",

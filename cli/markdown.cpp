@@ -5,6 +5,7 @@
 
 #include "cli/archs.h"
 #include "cli/cli.h"
+#include "eval/task.h"
 #include "lab/results_page.h"
 #include "model/families/families.h"
 #include "model/model.h"
@@ -217,14 +218,52 @@ int print_experiments() {
   return kOk;
 }
 
+// ---- Benchmarks
+
+std::string request_name(const Benchmark& t) {
+  if (t.kind == RequestKind::kGenerate) return "generation";
+  if (t.kind == RequestKind::kRolling) return "text";
+  return t.several_contexts                                          ? "choice of context"
+         : t.metrics.size() > 1 && t.metrics[0].name == "perplexity" ? "last word"
+                                                                     : "choice";
+}
+
+int print_benchmarks() {
+  print_head({"`--tasks`", "contents", "request", "metrics", "file below `--data`", "source"});
+  size_t blimp = 0;
+  for (const Benchmark& t : all_eval_tasks()) {
+    const bool is_blimp = in_group(t, "blimp");
+    if (is_blimp && blimp++) continue;
+    std::vector<std::string> metrics;
+    for (const TaskMetric& m : t.metrics) metrics.push_back(m.name);
+    if (metrics.empty()) metrics.push_back("LENGTH");
+    std::vector<std::string> files = is_blimp ? std::vector<std::string>{"blimp/NAME.jsonl"} : t.files;
+    say("| `{}` | {} | {} | {} | {} | {} |\n", is_blimp ? "blimp_NAME" : t.name, markdown_cell(t.summary),
+        request_name(t), codes(metrics), codes(files), markdown_cell(t.source));
+  }
+  say("\n");
+  print_head({"group", "contents", "tasks"});
+  for (const TaskGroup& g : eval_groups()) {
+    const auto n =
+        std::ranges::count_if(all_eval_tasks(), [&](const Benchmark& t) { return in_group(t, g.name); });
+    say("| `{}` | {} | {} |\n", g.name, markdown_cell(g.summary), n);
+  }
+  return kOk;
+}
+
 struct Topic {
   std::string_view name;
   int (*print)();
 };
-constexpr std::array kTopics{Topic{"config", print_config},     Topic{"mixers", print_mixers},
-                             Topic{"mlps", print_mlps},         Topic{"presets", print_presets},
-                             Topic{"families", print_families}, Topic{"tasks", print_tasks},
-                             Topic{"settings", print_settings}, Topic{"experiments", print_experiments}};
+constexpr std::array kTopics{Topic{"config", print_config},
+                             Topic{"mixers", print_mixers},
+                             Topic{"mlps", print_mlps},
+                             Topic{"presets", print_presets},
+                             Topic{"families", print_families},
+                             Topic{"tasks", print_tasks},
+                             Topic{"settings", print_settings},
+                             Topic{"experiments", print_experiments},
+                             Topic{"benchmarks", print_benchmarks}};
 
 }  // namespace
 

@@ -50,6 +50,97 @@ TEST(Cli, HelpAndVersionWork) {
   }
 }
 
+// A folder with one benchmark of four documents.
+void put_piqa(const TempDir& dir, const std::string& more = "") {
+  std::filesystem::create_directories(dir / "data/piqa");
+  std::string rows;
+  for (int i = 0; i < 4; ++i)
+    rows += R"({"goal": "the cat)" + std::to_string(i) +
+            R"(", "sol1": "sat", "sol2": "mat on", "label": 0})" + "\n";
+  spit(dir / "data/piqa/piqa_validation.jsonl", rows + more);
+}
+
+TEST(Cli, BenchmarksAreScoredKeptAndResumed) {
+  const TempDir dir;
+  put_piqa(dir);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", "--model", model(), "--data", dir / "data"});
+    return run_braid(more);
+  };
+  const Finished table = with({"--tasks", "piqa"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_NE(table.out.find("acc_norm"), std::string::npos) << table.out;
+
+  const Finished first =
+      with({"--tasks", "piqa", "--limit", "2", "--json", "--log-samples", dir / "samples"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Result<Json> j = parse_ordered_json(first.out, "stdout");
+  ASSERT_TRUE(j);
+  EXPECT_TRUE((*j)["results"]["piqa"].contains("acc_norm_stderr,none")) << first.out;
+  EXPECT_EQ((*j)["n-samples"]["piqa"]["effective"], 2);
+  EXPECT_EQ((*j)["n-samples"]["piqa"]["original"], 4);
+  const Finished second = with({"--tasks", "piqa", "--log-samples", dir / "samples", "--out", dir / "r.json",
+                                "--page", dir / "r.html"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.err.find("2 documents of 4 were scored before"), std::string::npos) << second.err;
+  EXPECT_NE(slurp(dir / "r.html").find("acc_norm"), std::string::npos);
+  const std::string lines = slurp(dir / "samples/samples_piqa.jsonl");
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 4);
+  // A cut line is scored again; documents beyond --limit stay.
+  spit(dir / "samples/samples_piqa.jsonl", lines.substr(0, lines.size() - 9));
+  EXPECT_EQ(with({"--tasks", "piqa", "--log-samples", dir / "samples"}).code, 0);
+  EXPECT_EQ(slurp(dir / "samples/samples_piqa.jsonl"), lines);
+  EXPECT_EQ(with({"--tasks", "piqa", "--limit", "1", "--log-samples", dir / "samples"}).code, 0);
+  EXPECT_EQ(slurp(dir / "samples/samples_piqa.jsonl"), lines);
+  const Finished whole = with({"--tasks", "piqa", "--json"});
+  const Result<Json> a = load_json(dir / "r.json"), b = parse_ordered_json(whole.out, "stdout");
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ((*a)["results"], (*b)["results"]);
+
+  const Finished sums = run_braid({"eval", "--tasks", "piqa", "--data", dir / "data", "--requests"});
+  EXPECT_EQ(sums.code, 0) << sums.err;
+  EXPECT_NE(sums.out.find("       4         8"), std::string::npos) << sums.out;
+
+  RunOptions input;
+  input.input = R"({"id": 7, "type": "loglikelihood", "context": "the", "continuation": " cat"}
+{"id": "r", "type": "loglikelihood_rolling", "text": "the cat"}
+{"id": 8, "type": "generate_until", "context": "the cat", "until": ["q"], "max_gen_toks": 3}
+
+)";
+  const Finished lines_out = run_braid({"eval", "--model", model(), "--request-lines"}, input);
+  EXPECT_EQ(lines_out.code, 0) << lines_out.err;
+  EXPECT_NE(lines_out.out.find(R"({"id":7,"log_likelihood":-)"), std::string::npos) << lines_out.out;
+  EXPECT_NE(lines_out.out.find(R"({"id":"r","log_likelihood":-)"), std::string::npos) << lines_out.out;
+  EXPECT_NE(lines_out.out.find(R"({"id":8,"text":")"), std::string::npos) << lines_out.out;
+}
+
+TEST(Cli, BenchmarksNameMistakes) {
+  const TempDir dir;
+  put_piqa(dir, R"({"goal": 3, "sol1": "a", "sol2": "b", "label": 0})"
+                "\n");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", "--model", model(), "--data", dir / "data"});
+    return run_braid(more);
+  };
+  expect_error(with({"--tasks", "pica"}), 2, {"'pica'", "did you mean 'piqa'", "papers"});
+  expect_error(with({"--tasks", "boolq"}), 1, {"data/boolq/boolq_validation.jsonl", "super_glue"});
+  expect_error(with({"--tasks", "piqa"}), 1, {"piqa_validation.jsonl:5", "'goal' is 3, not a string"});
+  expect_error(with({"--tasks", "piqa", "--text", "x"}), 2, {"--tasks excludes"});
+  expect_error(with({"--tasks", "niah_single_1", "--lengths", "70"}), 1, {"at least", "--lengths"});
+  expect_error(with({"--tasks", "piqa", "--limit", "2", "--fewshot", "9"}), 1, {":5"});
+  put_piqa(dir);
+  expect_error(with({"--tasks", "piqa", "--fewshot", "9"}), 1, {"--fewshot is 9", "4 documents"});
+  expect_error(run_braid({"eval", "--tasks", "niah", "--requests"}), 2, {"tokens", "--model"});
+  expect_error(run_braid({"eval", "--tasks", "piqa"}), 2, {"--model is missing"});
+  ASSERT_EQ(with({"--tasks", "piqa", "--log-samples", dir / "samples"}).code, 0);
+  expect_error(with({"--tasks", "piqa", "--log-samples", dir / "samples", "--max-length", "99"}), 1,
+               {"another model or other settings"});
+  expect_error(with({"--tasks", "piqa", "--log-samples", dir / "data"}), 1, {"is not empty"});
+  RunOptions input;
+  input.input = "{\"type\": \"chat\"}\n\n";
+  expect_error(run_braid({"eval", "--model", model(), "--request-lines"}, input), 1, {"line 1", "'chat'"});
+}
+
 TEST(Cli, TheLabNamesMistakes) {
   const TempDir dir;
   const std::vector<std::string> paper{"lab", "run", "hqlt-table3", "--paper", "--dir", dir / "lab"};

@@ -65,6 +65,7 @@ constexpr Limit kLimits[] = {
     {"docs/howto/train.md", 120},
     {"docs/howto/run.md", 120},
     {"docs/howto/data.md", 100},
+    {"docs/howto/eval.md", 120},
     {"docs/howto/convert.md", 100},
     {"docs/howto/reproduce.md", 60},
     {"docs/howto/embed.md", 120},

@@ -163,7 +163,8 @@ std::set<std::string> closure(const std::string& path) {
 // What users include needs none of the libraries that Braid is made with; braid.hpp and kernels.hpp hide the
 // tape.
 TEST(Layers, WhatUsersIncludeStandsAlone) {
-  for (const char* header : {"braid.h", "braid.hpp", "kernels.hpp", "train.hpp", "extend.hpp", "version.hpp"})
+  for (const char* header :
+       {"braid.h", "braid.hpp", "kernels.hpp", "train.hpp", "eval.hpp", "extend.hpp", "version.hpp"})
     for (const std::string& file : closure(std::string(BRAID_SOURCE "/include/braid/") + header)) {
       const std::string text = text_of(file);
       for (const char* library : {"<nlohmann/", "<fmt/", "<hwy/", "<oneapi/", "<CLI/"})
