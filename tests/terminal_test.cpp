@@ -297,7 +297,6 @@ TEST(Terminal, MessagesNameTheirSubjectAndAFix) {
       {"lab", "run", "pcr-construction", "--lr", "1"},
       {"lab", "report", "--dir", out},
       {"lab", "run", "pcr-collision", "--model", dir / "missing", "--dir", out},
-      {"lab", "run", "hqlt-table3", "--quick", "--dir", m},
       // others
       {"eval"},
       {"eval", "--model", m},

@@ -105,11 +105,11 @@ TEST(Evaluate, LogitsThatAreNotFiniteAreAnError) {
   const std::vector<int32_t> tokens = text(80);
   const auto alone = evaluate(bad, nullptr, tokens, {.context = 40});
   ASSERT_FALSE(alone);
-  EXPECT_TRUE(has(alone.error().what, "the model's logits behind token 20 are not finite"))
+  EXPECT_TRUE(has(alone.error().what, "--model: logits behind token 20 are not finite"))
       << alone.error().what;
   const auto compared = evaluate(good, &bad, tokens, {.plain = true, .context = 40});
   ASSERT_FALSE(compared);
-  EXPECT_TRUE(has(compared.error().what, "the compared model's logits")) << compared.error().what;
+  EXPECT_TRUE(has(compared.error().what, "--compare: logits")) << compared.error().what;
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(CommitModelFolder, ReplacesWhatBraidWroteAndNothingElse) {
   // Should it come between, nothing is lost.
   make_model(dir / "new", "new", {"config.json", "tokenizer.json"});
   const Status s = commit_model_folder(dir / "new", out);
-  EXPECT_TRUE(has(what(s), "they are in " + (dir / "new")));
+  EXPECT_TRUE(has(what(s), "move them from " + (dir / "new")));
   EXPECT_EQ(get(dir / "new/tokenizer.json"), "mine");
 }
 
@@ -109,7 +109,7 @@ TEST(CheckOutput, RefusesAnInputByWhateverName) {
   put(m + "/model.safetensors", "x");
   fs::create_hard_link(m + "/model.safetensors", m + "/state/step-00000001/model.safetensors");
   for (const std::string name : {"model.safetensors", "config.json", "tokenizer.json", "run.json", ".braid",
-                                  "state/step-00000001/model.safetensors", "state/x", ""})
+                                 "state/step-00000001/model.safetensors", "state/x", ""})
     EXPECT_FALSE(check_output({"--out", m + "/" + name}, {{"--model", m}})) << name;
   EXPECT_FALSE(check_output({"--out", m + "/model.safetensors"}, {{"--model", m + "/state/step-00000001"}}));
   for (const std::string name : {"logits.safetensors", "said/config.json", "../config.json"})

@@ -71,7 +71,7 @@ TEST(Json, SavesAndLoads) {
   ASSERT_TRUE(save_json(dir / "f.json", value));
   EXPECT_EQ(get(dir / "f.json"), "{\n  \"a\": \"\xc3\xa9\",\n  \"b\": [\n    1,\n    2.5\n  ]\n}\n");
   EXPECT_EQ(*load_json(dir / "f.json"), value);
-  EXPECT_TRUE(has(what(load_json(dir / "none.json")), "none.json: No such file"));
+  EXPECT_TRUE(has(what(load_json(dir / "none.json")), "none.json: cannot be opened: No such file"));
   put(dir / "f.json", "{");
   EXPECT_TRUE(has(what(load_json(dir / "f.json")), (dir / "f.json") + ": line 1, column "));
 }

@@ -129,7 +129,7 @@ TEST_F(SafeTensorsTest, HeaderLengthsThatLieAreRefused) {
                   "header is 100000001 bytes long, expected 2 to 100000000"));
   EXPECT_TRUE(has(open_bytes(length_of(uint64_t{1} << 60) + "{}"), "1152921504606846976 bytes long"));
   EXPECT_TRUE(has(open_bytes(length_of(~uint64_t{0}) + "{}"), "18446744073709551615 bytes long"));
-  EXPECT_TRUE(has(what(SafeTensors::open(dir / "none")), "none: No such file"));
+  EXPECT_TRUE(has(what(SafeTensors::open(dir / "none")), "none: cannot be opened: No such file"));
 }
 
 TEST_F(SafeTensorsTest, HeadersOfTheWrongFormAreRefused) {
@@ -382,7 +382,7 @@ TEST_F(SafeTensorsTest, AnIndexThatDoesNotFitItsShardsIsRefused) {
   const auto map = [](const std::string& file) { return R"({"weight_map":{"a":")" + file + R"("}})"; };
   expect(R"({"weight_map":{"a":"s1.safetensors","x":"s1.safetensors"}})",
          R"(1 tensor is missing from s1.safetensors: "x")");
-  expect(map("s2.safetensors"), "s2.safetensors: No such file");
+  expect(map("s2.safetensors"), "s2.safetensors: cannot be opened: No such file");
   expect("[]", "weight_map: expected an object");
   expect("{}", "weight_map: expected an object");
   expect(R"({"weight_map":{}})", "weight_map: expected an object");
@@ -399,7 +399,7 @@ TEST_F(SafeTensorsTest, AnIndexThatDoesNotFitItsShardsIsRefused) {
 TEST_F(SafeTensorsTest, AFolderWithoutAModelSaysWhatWasLookedFor) {
   EXPECT_TRUE(has(what(SafeTensors::open_model(dir.path())),
                   "neither model.safetensors nor model.safetensors.index.json"));
-  EXPECT_TRUE(has(what(SafeTensors::open_model(dir / "none")), "there is no such folder"));
+  EXPECT_TRUE(has(what(SafeTensors::open_model(dir / "none")), "none: does not exist"));
 }
 
 }  // namespace

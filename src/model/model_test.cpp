@@ -243,7 +243,7 @@ TEST(StateFile, MisfitsAreNamed) {
   expect_error(changed("layers.1.v", &longer), "layers.1.v: has shape [10, 64]; expected [9, 64]");
   expect_error(changed("layers.1.k", &longer), "layers.1.k: has shape [10, 64]; expected [9, 64]");
   expect_error(changed("layers.1.v", &bf16_view), "layers.1.v: has dtype BF16; expected F32");
-  expect_error(changed("layers.0.fast", &narrow), "layers.0.fast: is nothing that this model remembers");
+  expect_error(changed("layers.0.fast", &narrow), "layers.0.fast: is not part of this model's state");
   for (const char* position :
        {"-1", "8", "10", "137", "", "nine", "9 ", "99999999999999999999", "1000000000"})
     EXPECT_FALSE(changed("", nullptr, {{"position", position}})) << position;

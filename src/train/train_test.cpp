@@ -1032,7 +1032,7 @@ TEST(Checkpoint, IfNoneIsWholeNothingIsTouched) {
     EXPECT_TRUE(has(what(r), part));
   EXPECT_EQ(s.checkpoints().size(), 2u);
   std::filesystem::remove_all(s.run + "/state");
-  EXPECT_TRUE(has(what(s.train(8, true)), "no checkpoint to go on from"));
+  EXPECT_TRUE(has(what(s.train(8, true)), "no checkpoint to resume from"));
 }
 
 TEST(Checkpoint, FieldsAreReadStrictly) {
