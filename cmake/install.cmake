@@ -24,7 +24,7 @@ target_include_directories(libbraid INTERFACE $<BUILD_INTERFACE:${public_include
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(libbraid PUBLIC fmt::fmt nlohmann_json::nlohmann_json
                       PRIVATE Threads::Threads OpenMP::OpenMP_CXX braid::dnnl braid::hwy braid::pcre2-8 braid::utf8proc
-                              braid::sentencepiece)
+                              braid::sentencepiece ZLIB::ZLIB)
 if(BRAID_SANITIZE) # whoever links a sanitized library needs the run-time library, too
   target_compile_options(libbraid INTERFACE -fsanitize=${BRAID_SANITIZE})
   target_link_options(libbraid INTERFACE -fsanitize=${BRAID_SANITIZE})
@@ -48,6 +48,6 @@ install(FILES ${CMAKE_BINARY_DIR}/package/braid-config.cmake ${CMAKE_BINARY_DIR}
 file(RELATIVE_PATH BRAID_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
 list(JOIN openmp " " openmp)
-set(BRAID_PC_LIBS "-ldnnl -lhwy -lpcre2-8 -lutf8proc -lsentencepiece ${openmp} ${BRAID_PC_CFLAGS}") # an archive does not remember what it needs
+set(BRAID_PC_LIBS "-ldnnl -lhwy -lpcre2-8 -lutf8proc -lsentencepiece -lz ${openmp} ${BRAID_PC_CFLAGS}") # an archive does not remember what it needs
 configure_file(cmake/braid.pc.in ${CMAKE_BINARY_DIR}/package/braid.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/braid.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)

@@ -125,7 +125,7 @@ TEST(Cli, BenchmarksNameMistakes) {
   expect_error(with({"--tasks", "pica"}), 2, {"'pica'", "did you mean 'piqa'", "papers"});
   expect_error(with({"--tasks", "boolq"}), 1, {"data/boolq/boolq_validation.jsonl", "super_glue"});
   expect_error(with({"--tasks", "piqa"}), 1, {"piqa_validation.jsonl:5", "'goal' is 3, not a string"});
-  expect_error(with({"--tasks", "piqa", "--text", "x"}), 2, {"--tasks excludes"});
+  expect_error(with({"--tasks", "piqa", "--text", "x"}), 2, {"--tasks: excludes"});
   expect_error(with({"--tasks", "niah_single_1", "--lengths", "70"}), 1, {"at least", "--lengths"});
   expect_error(with({"--tasks", "piqa", "--limit", "2", "--fewshot", "9"}), 1, {":5"});
   put_piqa(dir);

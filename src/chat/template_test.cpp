@@ -306,7 +306,7 @@ TEST(ChatTemplate, IsFoundInAModelsFolder) {
   put(dir / "chat_template.jinja", "\n{{ x");
   EXPECT_TRUE(has(what(ChatTemplate::load(dir.path())), "chat_template.jinja: line 2: "));
   put(dir / "bad.json", R"({"chat_template": 5})");
-  EXPECT_TRUE(has(what(ChatTemplate::load(dir / "bad.json")), "chat_template: neither a string nor a list"));
+  EXPECT_TRUE(has(what(ChatTemplate::load(dir / "bad.json")), "chat_template: is neither a string nor a list"));
   put(dir / "bad.json", R"({"chat_template": [{"name": "default"}]})");
   EXPECT_TRUE(has(what(ChatTemplate::load(dir / "bad.json")), "without \"name\" and \"template\""));
   put(dir / "bad.json", R"({"chat_template": {"rag": "x"}})");

@@ -19,9 +19,9 @@ constexpr unsigned kBuffer = 1 << 18, kLargestRead = 1 << 30;
 
 Result<uint64_t> file_size(const std::string& path) {
   std::error_code ec;
-  const fs::file_status status = fs::status(path, ec);
-  if (!fs::exists(status)) return Error{path + ": no such file", "check the path"};
-  if (!fs::is_regular_file(status)) return Error{path + ": not a file", "give a text, jsonl or gzip file"};
+  const fs::file_type type = fs::status(path, ec).type();
+  if (type == fs::file_type::not_found) return Error{path + ": no such file", "check the path"};
+  if (type != fs::file_type::regular) return Error{path + ": not a file", "give a text, jsonl or gzip file"};
   const uint64_t size = fs::file_size(path, ec);
   if (ec) return Error{path + ": " + ec.message(), "check that it can be read"};
   return size;

@@ -29,7 +29,8 @@ using Keys = std::map<std::string, Values>;
 const Keys kTrainingAlone{{"dropout", {{{"dropout=0.3"}}}},
                           {"embedding_dropout", {{{"embedding_dropout=0.3"}}}},
                           {"qkv_dropout", {{{"qkv_dropout=0.3"}}}},
-                          {"weight_dropout", {{{"weight_dropout=0.3"}}}}};
+                          {"weight_dropout", {{{"weight_dropout=0.3"}}}},
+                          {"train_length", {{{"train_length=64"}}}}};
 const Settings kYarn{"rope_theta=10", "rope_scaling=yarn", "rope_original=64", "rope_factor=4"};
 const Keys kAttention{{"heads", {{{"heads=2"}}}},
                       {"kv_heads", {{{"kv_heads=2"}}}},
