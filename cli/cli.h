@@ -44,6 +44,7 @@ std::function<int()> define_verify(CLI::App& app);
 std::function<int()> define_kernels(CLI::App& app);
 std::function<int()> define_tasks(CLI::App& app);
 std::function<int()> define_lab(CLI::App& app);
+std::function<int()> define_sweep(CLI::App& app);
 std::function<int()> define_archs(CLI::App& app);
 std::function<int()> define_bench(CLI::App& app);
 std::function<int()> define_op(CLI::App& app);

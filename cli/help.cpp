@@ -29,6 +29,7 @@ constexpr std::string_view kOthers = "Options", kArguments = "Arguments";
 
 const std::vector<Group>& groups() {
   static const std::vector<Group> all{
+      {"sweep", "Sweep", {"--grid", "--seeds", "--name", "--dir"}},
       {"train", "Model", {"--arch", "--size", "--config", "--set", "--model", "--fixed-embedding"}},
       {"train",
        "Data",
@@ -43,7 +44,7 @@ const std::vector<Group>& groups() {
        {"--steps", "--tokens", "--minutes", "--stop-at", "--patience", "--bad-steps"}},
       {"train",
        "Optimiser",
-       {"--batch", "--accumulate", "--optimizer", "--momentum", "--lr", "--schedule", "--warmup",
+       {"--batch", "--accumulate", "--optimizer", "--momentum", "--z-loss", "--lr", "--schedule", "--warmup",
         "--min-lr-ratio", "--weight-decay", "--decay-norms", "--beta1", "--beta2", "--eps", "--clip",
         "--grow-at"}},
       {"bench",
@@ -208,13 +209,19 @@ std::string full_name(const CLI::Option& o) {
   return o.get_lnames().empty() ? o.get_name(true) : "--" + o.get_lnames().front();
 }
 
+// A sweep has the options of a training run.
+bool is_of(std::string_view owner, std::string_view verb) {
+  return owner == verb || (verb == "sweep" && owner == "train");
+}
+
 }  // namespace
 
 std::string_view option_group(std::string_view verb, std::string_view option) {
   if (!option.starts_with('-')) return kArguments;
   for (const bool own : {true, false})
     for (const Group& g : groups())
-      if ((own ? g.verb == verb : g.verb.empty()) && std::ranges::find(g.options, option) != g.options.end())
+      if ((own ? is_of(g.verb, verb) : g.verb.empty()) &&
+          std::ranges::find(g.options, option) != g.options.end())
         return g.title;
   return kOthers;
 }
@@ -222,7 +229,7 @@ std::string_view option_group(std::string_view verb, std::string_view option) {
 ValueHint value_hint(std::string_view verb, std::string_view option) {
   for (const bool own : {true, false})
     for (const Values& v : values())
-      if ((own ? v.verb == verb : v.verb.empty()) && v.option == option)
+      if ((own ? is_of(v.verb, verb) : v.verb.empty()) && v.option == option)
         return {v.names ? v.names() : v.words, v.files, v.folders};
   return {};
 }

@@ -67,6 +67,10 @@ std::span<const Verb> all_verbs() {
            "op fast_weight --in qkv.safetensors --out o.safetensors", define_op, op_details},
       Verb{"lab", "the papers' experiments: list them, run one, make one page of all",
            "lab run hqlt-mixing-text --quick", define_lab},
+      Verb{"sweep", "train with every combination of some options, several seeds each; one table",
+           "sweep --text @shakespeare --steps 200 --grid lr=1e-3,4e-3 --grid arch=transformer,gdn-h1 --seeds "
+           "2",
+           define_sweep},
       Verb{"tasks", "list the synthetic tasks, or show samples of one", "tasks show parity --count 2",
            define_tasks},
       Verb{"archs", "list architectures, sizes and mixers with their settings", "archs", define_archs},

@@ -3,6 +3,7 @@
 // are computations with claims (compute.h).
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -100,7 +101,7 @@ struct Experiment {
   std::string_view place = {};          // in the paper, with its short name: "HQLT, Table 3"
   int quick_seconds = 0;                // of --quick, measured on one Zen 5 core
   Measure measure = {};
-  std::vector<Trial> (*trials)(Effort effort) = nullptr;
+  std::function<std::vector<Trial>(Effort effort)> trials = {};
   std::vector<PaperFigure> (*figures)() = nullptr;  // that of the index of all results first
   std::vector<Expectation> (*expected)(Effort effort) = nullptr;
   std::vector<PaperOrder> (*orders)(Effort effort) = nullptr;

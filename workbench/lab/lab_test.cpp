@@ -21,6 +21,7 @@
 #include "lab/report.h"
 #include "report/run_page.h"
 #include "lab/runner.h"
+#include "lab/sweep.h"
 #include "tasks/make_source.h"
 
 namespace braid {
@@ -480,6 +481,32 @@ TEST(Experiments, HybridsHaveAsManyParametersAsThePureKinds) {
       for (const auto& [column, n] : counts)
         EXPECT_LT(std::ranges::max(n), 1.01 * std::ranges::min(n)) << name << ", " << column;
     }
+}
+
+TEST(Sweep, RowsAreTheCombinationsAndRunsTheSeeds) {
+  SweepOptions o;
+  o.base.task = "parity", o.base.set = {"dropout=0.1"}, o.base.seed = 5;
+  o.grid = {"lr=1e-3,2e-3", "arch=transformer,deltanet,mamba", "--set=tie_embeddings=true"};
+  o.seeds = 2;
+  const auto sweep = Sweep::make(o);
+  ASSERT_TRUE(sweep) << sweep.error().what;
+  const std::vector<Trial> trials = (*sweep)->experiment().trials(Effort::kDefault);
+  ASSERT_EQ(trials.size(), 12u);
+  EXPECT_EQ(trials[0].row, "lr=1e-3 arch=transformer set=tie_embeddings=true");
+  EXPECT_EQ(trials[11].row, "lr=2e-3 arch=mamba set=tie_embeddings=true");
+  EXPECT_EQ(trials[11].options.lr, 2e-3);
+  EXPECT_EQ(trials[11].options.arch, "mamba");
+  EXPECT_EQ(trials[11].options.seed, 6);
+  EXPECT_EQ(trials[11].options.set, (std::vector<std::string>{"dropout=0.1", "tie_embeddings=true"}));
+  EXPECT_EQ(trials[0].column, "accuracy");
+  std::set<std::string> ids;
+  for (const Trial& t : trials) ids.insert(t.id());
+  EXPECT_EQ(ids.size(), 12u);
+  for (const char* bad :
+       {"lr", "lr=", "lr=x", "rl=1", "seed=1", "arch=transformr", "tensorboard=maybe", "lr=-1"}) {
+    o.grid = {bad};
+    EXPECT_FALSE(Sweep::make(o)) << bad;
+  }
 }
 
 std::vector<Trial> two_trials(Effort) {

@@ -526,7 +526,7 @@ Page report_page(const Experiment& e, const Study& study, const Made& made) {
   if (e.more) e.more(study, page);
   add_dots(e, study, page);
   page.paragraph(e.shows);
-  page.paragraph(fmt::format("Paper: {}.", e.paper));
+  if (!e.paper.empty()) page.paragraph(fmt::format("Paper: {}.", e.paper));
   add_table(e, study, page);
   add_differences(e, study, page);
   add_claims(study_claims(e, study), page);
