@@ -24,7 +24,7 @@ std::string demo_title(const std::vector<DemoModel>& models) {
 }
 
 Panels demo_figure(const std::vector<DemoModel>& models) {
-  Panels out{.title = "Right answers on held-out sequences while training, %", .charts = {}};
+  Panels out{.title = "Right answers while training, %", .charts = {}};
   const char* titles[] = {"count: is the count odd?", "recall: look up a key", "both at once"};
   for (size_t part = 0; part < kDemoParts.size(); ++part) {
     Chart chart{.title = titles[part], .x_label = "training step", .y_range = std::pair(0.0, 100.0)};

@@ -48,7 +48,7 @@ pre{padding:.7rem 1rem;white-space:pre-wrap;overflow-wrap:anywhere}code{padding:
 figure{margin:1.2rem 0}figcaption{font-weight:600;margin-bottom:.3rem}
 .chart{display:block;width:100%;height:auto}.narrow{display:none;max-width:30rem}.grid-chart{max-width:none}
 @media screen and (max-width:760px){.wide{display:none}.narrow{display:block}h1{font-size:1.5rem}
-body{margin:1rem auto}table{font-size:.88rem}th,td{padding:.25rem .4rem}.words td+td{min-width:7rem}}
+body{margin:1rem auto}table{font-size:.88rem}th,td{padding:.25rem .4rem}.words td:nth-child(-n+2){min-width:8rem}}
 @media print{body{max-width:none;margin:0}figure,tr{break-inside:avoid}}
 )";
 
