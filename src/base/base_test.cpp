@@ -14,6 +14,8 @@ namespace {
 std::atomic<size_t> allocations{0};
 }
 
+// Under a sanitizer g++ takes the calls below for a mix of two allocators.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(size_t n) {
   ++allocations;
   if (void* p = std::malloc(n ? n : 1)) return p;
