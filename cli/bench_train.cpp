@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/progress.h"
+#include "base/split.h"
 #include "cli/cli.h"
 #include "bench/measure.h"
 #include "model/config_json.h"
@@ -19,16 +20,6 @@
 
 namespace braid {
 namespace {
-
-std::vector<std::string> words(const std::string& list) {
-  std::vector<std::string> all;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    all.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return all;
-}
 
 // The most memory the process has had since reset(), in bytes; 0 where the system does not say.
 class PeakMemory {
@@ -172,7 +163,7 @@ Status run_case(const TrainBench& o, const Case& c, const ModelConfig& config, c
 
 int bench_train(const TrainBench& o, ThreadPool& pool, bool json) {
   std::vector<Problem> p;
-  const std::vector<std::string> precisions = words(o.precision);
+  const std::vector<std::string> precisions = split_at_commas(o.precision);
   for (const std::string& s : precisions)
     if (s != "f32" && s != "bf16")
       p.push_back({"--precision", "is '" + s + "'", "give f32, bf16 or f32,bf16"});
@@ -196,7 +187,7 @@ int bench_train(const TrainBench& o, ThreadPool& pool, bool json) {
     if (!made) return wrong_use(made.error());
     source = *std::move(made);
   }
-  const std::vector<std::string> archs = o.arch == "all" ? preset_names() : words(o.arch);
+  const std::vector<std::string> archs = o.arch == "all" ? preset_names() : split_at_commas(o.arch);
   std::vector<ModelConfig> configs;
   for (const std::string& arch : archs) {
     const Result<ModelConfig> config = config_for(o, arch, source.get());

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "base/number.h"
+#include "base/split.h"
 #include "io/json.h"
 #include "tasks/make_source.h"
 #include "train/setup.h"
@@ -40,16 +41,6 @@ Result<Json> value_of(const std::string& word, const Json& like, const std::stri
     return number ? Result<Json>(*number) : number.error();
   }
   return Json(word);
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
 }
 
 Result<Axis> parse_axis(const std::string& text, const Json& base) {
