@@ -71,6 +71,11 @@ TEST(Convert, TrainingStartsFromEitherFolder) {
   EXPECT_NEAR(loss("same", m.ours, "0", "1"), before, 1e-6);
   EXPECT_NEAR(loss("same-hf", m.theirs, "0", "1"), before, 1e-5);
   EXPECT_LT(loss("better", m.theirs, "1e-2", "20"), 0.8 * before);
+  EXPECT_EQ(number_after(slurp(dir / "same/config.json"), "\"train_length\": "), 32);
+  const Finished longer = run_braid({"train", "--model", m.ours, "--text", m.text, "--length", "48",
+                                     "--steps", "1", "--batch", "2", "--run", dir / "longer", "--quiet"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_EQ(number_after(slurp(dir / "longer/config.json"), "\"train_length\": "), 48);
   expect_error(
       run_braid({"train", "--model", m.ours, "--arch", "mamba", "--text", m.text, "--run", dir / "x"}), 2,
       {"--model", "--arch"});

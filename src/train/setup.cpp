@@ -264,7 +264,14 @@ Result<std::unique_ptr<Model>> first_model(const TrainOptions& o, const Source& 
     if (!model) return Error{"--model " + model.error().what, model.error().fix};
     if (Status s = fits((*model)->config(), source); !s)
       return Error{"--model " + o.model + ": " + s.error().what, s.error().fix};
-    return model;
+    // Longer sequences than it was trained on lengthen the context that it states.
+    ModelConfig config = (*model)->config();
+    if (!o.task.empty() || config.train_length == 0 || config.train_length >= o.length) return model;
+    config.train_length = o.length;
+    std::unique_ptr<Model> longer = Model::create(config);
+    longer->params().allocate();
+    std::ranges::copy((*model)->params().block(), longer->params().block().begin());
+    return longer;
   }
   // A resumed run keeps the config it was written with.
   const Result<ModelConfig> config = o.resume ? load_config(o.run + "/config.json") : make_config(o, source);
